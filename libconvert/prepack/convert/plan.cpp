@@ -16,6 +16,7 @@
 #include "prepack/base/text.h"
 #include "prepack/container/model_config.h"
 #include "prepack/convert/fused_modules.h"
+#include "prepack/convert/module_request.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
@@ -42,11 +43,6 @@ Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request)
 }
 
 namespace {
-
-std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
-  const std::vector<BiasPlace> biases = FindBiases(checkpoint, linear);
-  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front().tensor->dtype);
-}
 
 // Does the module go with what the config of the checkpoint says of the whole model?
 Eligibility GoesWithModel(const Target& target, const PackRequest& request,
@@ -153,62 +149,6 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
     module.source_bytes += bias.bytes;
   }
   module.packed_bytes = choice.PartBytes();
-}
-
-// Reads the zero points and scales that some format might have no place for.
-Result<ValueFacts> FactsOf(const QuantizedLinear& linear) {
-  ValueFacts facts;
-  const ActivationScheme& activations = linear.scheme().activations;
-  facts.lacks_input_global_scale = linear.global_scale() && !linear.input_global_scale() &&
-                                   activations.type != ActivationType::kNone;
-  const bool zeros = !linear.scheme().symmetric;
-  const bool scales = linear.stored_scale_dtype() == DType::kF32 && !linear.global_scale();
-  if (!zeros && !scales) return facts;
-  const uint64_t step = std::max<uint64_t>(32, (uint64_t{1} << 18) / linear.groups() / 32 * 32);
-  std::vector<float> scale_values;
-  std::vector<uint8_t> zero_values;
-  for (uint64_t n0 = 0; n0 < linear.n(); n0 += step) {
-    const uint64_t rows = std::min(step, linear.n() - n0);
-    zero_values.resize(zeros ? rows * linear.groups() : 0);
-    scale_values.resize(scales ? rows * linear.groups() : 0);
-    if (zeros) PREPACK_TRY(linear.ReadZeroPoints(n0, rows, zero_values));
-    if (scales) PREPACK_TRY(linear.ReadScales(n0, rows, scale_values));
-    for (const uint8_t zero : zero_values) {
-      facts.has_zero_of_zero |= zero == 0;
-      facts.has_zero_beyond |= zero >> linear.scheme().bits != 0;
-    }
-    for (const float scale : scale_values) {
-      facts.has_scale_beyond_half |= RoundTo(DType::kF16, scale) != scale;
-    }
-  }
-  return facts;
-}
-
-// How many experts of a mixture the module is.
-uint64_t ExpertsIn(const QuantizedLinear& linear) {
-  if (linear.stacked_experts() > 0) return linear.stacked_experts();
-  return IsExpert(linear.module()) ? 1 : 0;
-}
-
-// What the plan asks the layouts for, if the kernel gets these activations.
-Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                               const ActivationScheme& activations, const PlanOptions& options,
-                               const Plan& plan) {
-  PackRequest asked = {.scheme = linear.scheme(),
-                       .n = linear.n(),
-                       .k = linear.k(),
-                       .activation_dtype = plan.activation_dtype,
-                       .stored_scale_dtype = linear.stored_scale_dtype(),
-                       .bias_dtype = BiasDType(checkpoint, linear),
-                       .reordered = linear.reordered(),
-                       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
-                       .experts = ExpertsIn(linear),
-                       .exact_scales = options.exact_scales};
-  asked.scheme.activations = activations;
-  if (plan.target->checkpoint) {
-    PREPACK_TRY_ASSIGN(asked.facts, FactsOf(linear));
-  }
-  return asked;
 }
 
 // What becomes of the module if its kernel gets these activations.
@@ -388,6 +328,52 @@ Result<std::string> MostCommonOf(const Checkpoint& checkpoint, const QuantizedMo
   return most == counts.end() ? std::string() : most->first;
 }
 
+// What is known of the experts of one mixture.
+struct MixtureCount {
+  std::set<uint64_t> experts;
+  std::set<std::string_view> projections;
+  size_t taken = 0;  // modules
+  bool refused = false;
+
+  bool IsComplete() const {
+    constexpr size_t kGateUpDown = 3;
+    return !refused && projections.size() == kGateUpDown && taken == experts.size() * kGateUpDown &&
+           *experts.rbegin() + 1 == experts.size();
+  }
+};
+
+// The mixtures that a layout of whole mixtures cannot take.
+Result<std::set<std::string, std::less<>>> IncompleteMixtures(const Checkpoint& checkpoint,
+                                                              const QuantizedModel& model,
+                                                              const PlanOptions& options,
+                                                              SchemeChooser& schemes,
+                                                              const Plan& plan) {
+  std::vector<const Layout*> layouts = LayoutsOfTarget(plan.target->id);
+  std::erase_if(layouts, [](const Layout* layout) { return !layout->whole_mixtures; });
+  std::map<std::string, MixtureCount, std::less<>> mixtures;
+  for (const auto& linear : model.modules) {
+    const NodeShare share = ParseNodeShare(linear->module());
+    const auto expert = ParseExpertName(share.module);
+    if (layouts.empty() || !expert) continue;
+    PREPACK_TRY_ASSIGN(const ActivationScheme activations,
+                       schemes.ActivationsOf(linear->module(), linear->scheme()));
+    PREPACK_TRY_ASSIGN(const PackRequest request,
+                       RequestFor(checkpoint, *linear, activations, options, plan));
+    MixtureCount& mixture = mixtures[std::string(expert->mixture)];
+    mixture.experts.insert(expert->index);
+    mixture.projections.insert(expert->projection);
+    const bool taken = std::ranges::any_of(
+        layouts, [&](const Layout* layout) { return layout->Takes(request).ok; });
+    mixture.refused |= !taken;
+    mixture.taken += taken && share.node == 0 ? 1 : 0;
+  }
+  std::set<std::string, std::less<>> incomplete;
+  for (const auto& [name, mixture] : mixtures) {
+    if (!mixture.IsComplete()) incomplete.insert(name);
+  }
+  return incomplete;
+}
+
 // A checkpoint says what its source says.
 Status CheckOptionsAreForTarget(const PlanOptions& options, const Target& target) {
   if (!target.checkpoint) return {};
@@ -515,6 +501,8 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   if (target->model_wide != nullptr) {
     PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, model, options, plan));
   }
+  PREPACK_TRY_ASSIGN(plan.incomplete_mixtures,
+                     IncompleteMixtures(checkpoint, model, options, schemes, plan));
   std::set<const QuantizedLinear*> taken;
   if (options.fuse) {
     auto fused = PlanAllFused(checkpoint, model, options, schemes, plan);

@@ -5,9 +5,11 @@
 // CPU that runs it, which need not be the one that packs.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -140,6 +142,9 @@ struct Plan {
   Fallback fallback = Fallback::kKeep;
   // What the config of a checkpoint says once for all modules, see Target::model_wide.
   std::string model_wide = {};
+  // Where layouts take whole mixtures only: those that lack an expert, or have one that no layout
+  // takes, see MixtureOf.
+  std::set<std::string, std::less<>> incomplete_mixtures = {};
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.

@@ -14,20 +14,33 @@
 //
 // The kernel for CPUs without AMX, which also computes short inputs on CPUs with it, multiplies
 // |x| with the weight times the sign of x. In eight bits -(-128) is -128, so it takes a code of
-// -128 for +128 where x is negative. kt-kernel's own converter makes no such code. Nothing refuses
-// such a code yet, and nothing writes the tensor names of kt-kernel, so the layout is not offered.
+// -128 for +128 where x is negative. kt-kernel's own converter makes no such code; here modules
+// with one are refused while they are packed.
+//
+// kt-kernel finds tensors by names of its own: the layer's number, the projection, the expert, and
+// the NUMA node, which computes a share of every expert:
+//
+//     blk.LAYER.ffn_{gate,up,down}_exps.EXPERT.numa.NODE.{weight,scale}
+//
+// It counts the experts of a layer in the folder, so it wants all of them.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 
+#include "prepack/base/text.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/kernels/unit_transpose.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -98,6 +111,20 @@ Eligibility ExpertOfMixture(const PackRequest& request) {
       "model runs elsewhere, from the original checkpoint");
 }
 
+Eligibility Named(const PackRequest& request) {
+  if (!request.unnamed) return Eligibility::Yes();
+  return Eligibility::No(
+      "kt-kernel has no name for it: it knows gate_proj, up_proj and down_proj (w1, w3, w2) of the "
+      "experts of a decoder's layers, each expert by itself");
+}
+
+Eligibility WholeMixture(const PackRequest& request) {
+  if (!request.mixture_incomplete) return Eligibility::Yes();
+  return Eligibility::No(
+      "another expert of the layer cannot be packed, or is missing: kt-kernel reads all experts of "
+      "a layer or none");
+}
+
 Eligibility NoBias(const PackRequest& request) {
   if (!request.bias_dtype) return Eligibility::Yes();
   return Eligibility::No("the module has a bias: the kernel adds none");
@@ -115,7 +142,51 @@ Eligibility Eligible(const PackRequest& request) {
       InputsInOrder(request),
       NoBias(request),
       ActivationsOneOf(request, {DType::kBF16}),
+      Named(request),
+      WholeMixture(request),
   });
+}
+
+// What a module is to kt-kernel.
+struct KtExpert {
+  uint64_t layer = 0;
+  std::string_view projection;
+  uint64_t expert = 0;
+  uint64_t node = 0;
+};
+
+constexpr auto kProjections = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"gate_proj", "gate"},
+    {"up_proj", "up"},
+    {"down_proj", "down"},
+    {"w1", "gate"},
+    {"w3", "up"},
+    {"w2", "down"},
+});
+
+std::optional<KtExpert> ParseKtExpert(std::string_view module) {
+  KtExpert found;
+  const NodeShare share = ParseNodeShare(module);
+  const auto expert = ParseExpertName(share.module);
+  if (!expert || expert->stored_stacked || !IsDecoderModule(share.module)) return std::nullopt;
+  const auto* const projection = std::ranges::find(kProjections, expert->projection,
+                                                   &decltype(kProjections)::value_type::first);
+  if (projection == kProjections.end()) return std::nullopt;
+  return KtExpert{.layer = ParseLayerName(share.module)->index,
+                  .projection = projection->second,
+                  .expert = expert->index,
+                  .node = share.node};
+}
+
+bool IsNamed(std::string_view module) {
+  return ParseKtExpert(module).has_value();
+}
+
+std::string KtName(std::string_view module, const PartSpec& part) {
+  const std::optional<KtExpert> name = ParseKtExpert(module);
+  if (!name) return fmt::format("{}.{}", module, part.name);
+  return fmt::format("blk.{}.ffn_{}_exps.{}.numa.{}.{}", name->layer, name->projection,
+                     name->expert, name->node, part.role == PartRole::kScale ? "scale" : part.name);
 }
 
 TileCut Cut(const PackRequest& /*request*/) {
@@ -174,8 +245,8 @@ constinit const Layout kKtAmxInt8 = {
         "n % 32 / 16 · 1024 + k % 64 / 4 · 64 + n % 16 · 4 + k % 4",
     .notes = "the kernel without AMX takes -128 for +128 where the activation is negative",
     .fingerprint = "",
-    .offered = false,
     .for_experts = true,
+    .whole_mixtures = true,
     .eligible = Eligible,
     .weight = {.dtype = DType::kI8,
                .shape = {{"N · K", [](const PackRequest& r) { return r.n * r.k; }}},
@@ -184,6 +255,8 @@ constinit const Layout kKtAmxInt8 = {
                .view = {symbol::kN, symbol::kK}},
     .scales = {.order = ParameterOrder::kChannels},
     .misread_code = std::byte{0x80},
+    .is_named = IsNamed,
+    .tensor_name = KtName,
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceChannels,

@@ -244,7 +244,7 @@ constinit const Layout kKtAmxInt8 = {
         "byte nb · K + kb · nbs + (n − nb) / 32 · 32 · kbs + (k − kb) / 64 · 2048 + "
         "n % 32 / 16 · 1024 + k % 64 / 4 · 64 + n % 16 · 4 + k % 4",
     .notes = "the kernel without AMX takes -128 for +128 where the activation is negative",
-    .fingerprint = "",
+    .fingerprint = "d7712732a327fd15f782b3e507eed06c",
     .for_experts = true,
     .whole_mixtures = true,
     .eligible = Eligible,

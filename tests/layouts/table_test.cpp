@@ -30,7 +30,7 @@ TEST_CASE("every row of the table is complete, and ids are unique") {
                    "vllm-cpu/int8-plain", "vllm-cpu/fp8-vnni", "vllm-cpu/fp8-w8a8-vnni4",
                    "vllm-cpu/fp8-w8a8-plain", "vllm-cpu/mxfp4", "vllm-cpu/bf16-vnni",
                    "zentorch/woq", "zentorch/da8w4", "zentorch/int8", "zentorch/int8-dlp",
-                   "onednn/w4a16", "onednn/w4a8", "onednn/w8a8", "plain/bf16",
+                   "kt/amxint8", "onednn/w4a16", "onednn/w4a8", "onednn/w8a8", "plain/bf16",
                    "plain/bf16-conv1d"});
 }
 

@@ -81,15 +81,18 @@ static_assert(ByteOf(64, 3648, 63, 3647) == 64 * 3648 - 1);
 std::string_view WhatElseReadsThem(const Scheme& scheme) {
   switch (scheme.code) {
     case CodeType::kU4:
-      return "AMXINT4 has one scale per channel and no zero points, so grouped codes are not in it "
-             "exactly; kt-kernel reads symmetric 4-bit experts of compressed-tensors with bf16 "
-             "scales per group as they are stored (--kt-method RAWINT4)";
+      return "AMXINT4 has one scale per channel and no zero points, so it cannot hold grouped "
+             "codes "
+             "exactly. kt-kernel reads symmetric 4-bit experts with bf16 scales from a checkpoint "
+             "of compressed-tensors itself (--kt-method RAWINT4), which --target "
+             "compressed-tensors makes of AWQ, GPTQ and AutoRound";
     case CodeType::kF8E4M3:
-      return "kt-kernel reads FP8 experts as they are stored (--kt-method FP8 for blocks of 128 x "
-             "128, FP8_PERCHANNEL for one scale per channel)";
+      return "kt-kernel reads FP8 experts from the checkpoint itself (--kt-method FP8 for blocks "
+             "of "
+             "128 x 128, FP8_PERCHANNEL for one scale per channel)";
     case CodeType::kF4E2M1:
-      return "kt-kernel reads MXFP4 experts of DeepSeek V4 and NVFP4 experts of ModelOpt as they "
-             "are stored (--kt-method MXFP4, NVFP4)";
+      return "kt-kernel reads MXFP4 experts of DeepSeek V4 and NVFP4 experts of ModelOpt from the "
+             "checkpoint itself (--kt-method MXFP4, NVFP4)";
     default:
       return "";
   }
@@ -99,8 +102,8 @@ Eligibility Int8Codes(const PackRequest& request) {
   Eligibility verdict = SignedByteCodes(request);
   const std::string_view else_read = WhatElseReadsThem(request.scheme);
   if (verdict.ok || else_read.empty()) return verdict;
-  verdict.kernel_reads = fmt::format("{}; {}", verdict.kernel_reads, else_read);
-  verdict.reason = fmt::format("{}; {}", verdict.reason, else_read);
+  verdict.kernel_reads = fmt::format("{}. {}", verdict.kernel_reads, else_read);
+  verdict.reason = fmt::format("{}. {}", verdict.reason, else_read);
   return verdict;
 }
 
@@ -132,8 +135,8 @@ Eligibility NoBias(const PackRequest& request) {
 
 Eligibility Eligible(const PackRequest& request) {
   return AllOf({
-      Int8Codes(request),
       ExpertOfMixture(request),
+      Int8Codes(request),
       SymmetricWeights(request),
       DynamicInt8Activations(request),
       ScalesPerChannelOrTensor(request),
@@ -187,6 +190,13 @@ std::string KtName(std::string_view module, const PartSpec& part) {
   if (!name) return fmt::format("{}.{}", module, part.name);
   return fmt::format("blk.{}.ffn_{}_exps.{}.numa.{}.{}", name->layer, name->projection,
                      name->expert, name->node, part.role == PartRole::kScale ? "scale" : part.name);
+}
+
+// So many output channels lie together: those of a step where there is one block of input channels,
+// else those of a block, if all blocks have 64.
+uint64_t Divisible(const PackRequest& request) {
+  if (request.k <= kBlockInputs) return kStepRows;
+  return request.n % kBlockRows == 0 ? kBlockRows : request.n;
 }
 
 TileCut Cut(const PackRequest& /*request*/) {
@@ -250,7 +260,7 @@ constinit const Layout kKtAmxInt8 = {
     .eligible = Eligible,
     .weight = {.dtype = DType::kI8,
                .shape = {{"N · K", [](const PackRequest& r) { return r.n * r.k; }}},
-               .by_outputs = DivisionRow::Along(0, kBlockRows),
+               .by_outputs = DivisionRow::Along(0, {"32, 64 or N", Divisible}),
                .by_inputs = DivisionRow::Never(),
                .view = {symbol::kN, symbol::kK}},
     .scales = {.order = ParameterOrder::kChannels},

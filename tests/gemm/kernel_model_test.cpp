@@ -426,7 +426,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
     CHECK(sums.Result().sqnr_db >= least_db.at(golden.input.dtype));
     ++files;
   }
-  CHECK(files == 167);
+  CHECK(files == 173);
 }
 
 TEST_CASE("weights of some channels are those rows of all weights") {
@@ -465,7 +465,7 @@ TEST_CASE("the prediction does not depend on how the channels are divided") {
       ++divided;
     }
   }
-  CHECK(divided == 70);
+  CHECK(divided == 72);
 }
 
 // Two inputs of each row, the rest zero; the middle one of three rows stays as it is.
@@ -510,7 +510,7 @@ TEST_CASE("rows that are nearly all zero are multiplied like others") {
     }
     ++files;
   }
-  CHECK(files == 139);
+  CHECK(files == 145);
 }
 
 }  // namespace

@@ -92,15 +92,11 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
   return rounded;
 }
 
-}  // namespace
-
-namespace {
-
 // The first code that the kernel misreads.
 std::optional<size_t> FindMisread(const Layout& layout, std::span<const std::byte> codes) {
   if (!layout.misread_code.has_value() || codes.empty()) return std::nullopt;
   const void* found =
-      std::memchr(codes.data(), std::to_integer<int>(*layout.misread_code), codes.size());
+      std::memchr(codes.data(), static_cast<uint8_t>(layout.misread_code->code), codes.size());
   if (found == nullptr) return std::nullopt;
   return static_cast<size_t>(static_cast<const std::byte*>(found) - codes.data());
 }
@@ -179,13 +175,14 @@ Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
     layout.pack_codes(job, codes, buffers.packed);
   }));
   if (!misread.has_value()) return {};
+  const MisreadCode& rule = *layout.misread_code;
   return Unsupported(fmt::format("module {}", module_.linear->module()),
-                     fmt::format("the kernel of {} reads weight ({}, {}) as another number",
-                                 layout.id, job.panel.n0 + *misread / job.panel.cols,
-                                 job.panel.k0 + *misread % job.panel.cols))
-      .Found("code -128")
-      .Expected("codes from -127 to 127")
-      .Hint("Quantize the layer again with codes from -127 to 127");
+                     fmt::format("the kernel of {} reads weight ({}, {}) {}", layout.id,
+                                 job.panel.n0 + *misread / job.panel.cols,
+                                 job.panel.k0 + *misread % job.panel.cols, rule.how))
+      .Found(fmt::format("code {}", rule.code))
+      .Expected(std::string(rule.expected))
+      .Hint("Quantize the model again without that code, or serve it with another runtime");
 }
 
 Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,

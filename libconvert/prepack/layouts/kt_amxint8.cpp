@@ -253,7 +253,9 @@ constinit const Layout kKtAmxInt8 = {
         "nb = n / 64 · 64, nbs = min(64, N − nb), kb = k / 3584 · 3584, kbs = min(3584, K − kb): "
         "byte nb · K + kb · nbs + (n − nb) / 32 · 32 · kbs + (k − kb) / 64 · 2048 + "
         "n % 32 / 16 · 1024 + k % 64 / 4 · 64 + n % 16 · 4 + k % 4",
-    .notes = "the kernel without AMX takes -128 for +128 where the activation is negative",
+    .notes =
+        "the kernel without AMX takes a code of -128 for +128 where the activation is "
+        "negative, so modules with such codes are refused",
     .fingerprint = "d7712732a327fd15f782b3e507eed06c",
     .for_experts = true,
     .whole_mixtures = true,
@@ -264,7 +266,9 @@ constinit const Layout kKtAmxInt8 = {
                .by_inputs = DivisionRow::Never(),
                .view = {symbol::kN, symbol::kK}},
     .scales = {.order = ParameterOrder::kChannels},
-    .misread_code = std::byte{0x80},
+    .misread_code = MisreadCode{.code = -128,
+                                .how = "as +128 where the activation is negative",
+                                .expected = "codes from -127 to 127"},
     .is_named = IsNamed,
     .tensor_name = KtName,
     .cut = Cut,

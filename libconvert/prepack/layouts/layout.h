@@ -304,6 +304,14 @@ struct ScaleLimits {
   bool (*misreads)(float scale, uint8_t code) = nullptr;
 };
 
+// A signed code of 8 bits that the kernel reads as another number. A module with one is refused
+// while it is packed, because finding out earlier would take reading all of it.
+struct MisreadCode {
+  int8_t code = 0;
+  std::string_view how = {};       // "as … where …"
+  std::string_view expected = {};  // the codes that are read right
+};
+
 // Sums of weights per channel for activations with zero points, see PackScaledSums.
 struct WeightSumRow {
   std::string_view name = {};  // empty: the layout has none
@@ -371,8 +379,7 @@ struct Layout {
   PartRow weight = {};
   ScaleRow scales = {};
   ScaleLimits scale_limits = {};
-  // A code of one byte that the kernel reads as another number: modules with it are refused.
-  std::optional<std::byte> misread_code = {};
+  std::optional<MisreadCode> misread_code = {};
   ZeroPointRow zero_points = {};
   WeightSumRow weight_sums = {};
   StoredDType bias = DType::kF32;  // of a checkpoint: as stored, whatever stands here

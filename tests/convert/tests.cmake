@@ -1,4 +1,5 @@
 prepack_add_tests(convert
+  checkpoint_config_test.cpp
   damaged_journal_test.cpp
   every_fault_test.cpp
   flush_test.cpp

@@ -6,4 +6,5 @@ prepack_add_tests(model
   panel_shape_test.cpp
   panel_test.cpp
   scheme_test.cpp
+  split_linear_test.cpp
   stacked_linear_test.cpp)

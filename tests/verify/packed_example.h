@@ -37,7 +37,9 @@ inline ConvertReport Pack(const std::filesystem::path& source, const PackedExamp
   options.plan.activation_dtype = example.activations;
   options.plan.fallback = Fallback::kDequantize;
   options.plan.fuse = example.fuse;
-  options.plan.schemes = {{.pattern = "", .scheme = example.scheme}};
+  if (!FindTarget(example.target)->checkpoint) {
+    options.plan.schemes = {{.pattern = "", .scheme = example.scheme}};
+  }
   Progress progress;
   return Value(Convert(options, progress));
 }

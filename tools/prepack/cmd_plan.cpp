@@ -14,6 +14,7 @@
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/base/parallel.h"
+#include "prepack/packed/packed_model.h"
 #include "table.h"
 
 namespace prepack::cli {
@@ -172,7 +173,7 @@ std::string PlanText(const Plan& plan, const std::string& format) {
 ExitCodeValue RunPlan(const PlanCommand& options) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (!checkpoint.ok()) return Fail(checkpoint.status());
-  const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint);
+  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint);
   if (!model.ok()) return Fail(model.status());
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
   if (!plan_options.ok()) return Fail(plan_options.status());

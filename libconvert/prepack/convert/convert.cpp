@@ -20,6 +20,7 @@
 #include "prepack/io/memory_limit.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
 
 namespace prepack {
@@ -270,7 +271,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
   PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
-                     ReadQuantizedModel(checkpoint, options.plan.accepted));
+                     ReadSourceModel(checkpoint, options.plan.accepted));
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));
   PREPACK_TRY(CheckPlan(plan));
   const MemoryNeed need{.shared = 0, .per_thread = plan.PeakMemory(1)};

@@ -89,6 +89,8 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   ModuleRecord record;
   record.layout = plan.chosen->id;
   record.scheme = plan.request.scheme;
+  const ActivationScheme& stored = plan.linear->scheme().activations;
+  if (!plan.dequantized && stored != record.scheme.activations) record.source_activations = stored;
   record.n = plan.request.n;
   record.k = plan.request.k;
   record.stored_scale_dtype = plan.request.stored_scale_dtype;
@@ -157,9 +159,9 @@ void ManifestMaker::AddReasons(Manifest& manifest) const {
   for (const ModulePlan& module : plan_.modules) {
     const std::string& name = module.linear->module();
     if (module.chosen == nullptr) manifest.kept.emplace(name, module.WhyRejected());
-    if (module.dequantized && module.chosen != nullptr) {
-      manifest.dequantized.emplace(name, module.WhyRejected());
-    }
+    if (module.chosen == nullptr || module.request.scheme.code != CodeType::kBF16) continue;
+    manifest.dequantized.emplace(name, module.dequantized ? module.WhyRejected()
+                                                          : "the source has it in bf16");
   }
 }
 

@@ -22,6 +22,7 @@
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 #include "prepack/packed/small_parts.h"
+#include "prepack/packed/split_experts.h"
 
 namespace prepack {
 
@@ -114,10 +115,11 @@ Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& as
   choice.asked = asked;
   choice.stored_activations = linear.scheme().activations;
   choice.request = asked;
+  // Weights of a packed folder that are bf16 already.
+  choice.dequantizes = linear.scheme().code == CodeType::kBF16;
   AskLayouts(target, plan.model_wide, choice);
-  if (choice.chosen == nullptr && options.fallback == Fallback::kDequantize) {
-    Dequantize(target, linear, choice);
-  }
+  const bool may_dequantize = options.fallback == Fallback::kDequantize && !choice.dequantizes;
+  if (choice.chosen == nullptr && may_dequantize) Dequantize(target, linear, choice);
   choice.note = NoteOf(choice);
   if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
     return std::move(status).In(fmt::format("module {}", linear.module()));
@@ -160,7 +162,9 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                      RequestFor(checkpoint, linear, activations, options, plan));
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
   ModulePlan module(linear, *choice);
-  if (choice->dequantizes) module.dequantized = Dequantized(linear);
+  if (choice->dequantizes && linear.scheme().code != CodeType::kBF16) {
+    module.dequantized = Dequantized(linear);
+  }
   const bool as_stored = choice->chosen != nullptr && choice->chosen->checkpoint;
   if (as_stored && linear.reordered()) module.in_model_order = linear.InModelOrder();
   CountBytes(checkpoint, *choice, module);
@@ -309,11 +313,26 @@ Result<const Target*> TargetOrError(const std::string& id) {
       .Hint(DidYouMean(id, known));
 }
 
+// The modules to be planned: a checkpoint has experts one by one.
+Result<std::vector<const QuantizedLinear*>> ModulesOf(const Checkpoint& checkpoint,
+                                                      const QuantizedModel& model, Plan& plan) {
+  if (plan.target->checkpoint) {
+    PREPACK_TRY_ASSIGN(SplitModules split, SplitExperts(checkpoint.config(), model));
+    plan.pieces = std::move(split.pieces);
+    return std::move(split.all);
+  }
+  std::vector<const QuantizedLinear*> modules;
+  modules.reserve(model.modules.size());
+  for (const auto& linear : model.modules) modules.push_back(linear.get());
+  return modules;
+}
+
 // What most modules that a layout of the target takes have in common.
-Result<std::string> MostCommonOf(const Checkpoint& checkpoint, const QuantizedModel& model,
+Result<std::string> MostCommonOf(const Checkpoint& checkpoint,
+                                 const std::vector<const QuantizedLinear*>& modules,
                                  const PlanOptions& options, const Plan& plan) {
   std::map<std::string, size_t> counts;
-  for (const auto& linear : model.modules) {
+  for (const QuantizedLinear* linear : modules) {
     PREPACK_TRY_ASSIGN(
         const PackRequest request,
         RequestFor(checkpoint, *linear, linear->scheme().activations, options, plan));
@@ -497,9 +516,11 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
-  plan.modules.reserve(model.modules.size());
+  PREPACK_TRY_ASSIGN(const std::vector<const QuantizedLinear*> modules,
+                     ModulesOf(checkpoint, model, plan));
+  plan.modules.reserve(modules.size());
   if (target->model_wide != nullptr) {
-    PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, model, options, plan));
+    PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
   }
   PREPACK_TRY_ASSIGN(plan.incomplete_mixtures,
                      IncompleteMixtures(checkpoint, model, options, schemes, plan));
@@ -509,11 +530,11 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
     if (!fused.ok()) return fused.status();
     taken = *std::move(fused);
   }
-  for (const auto& linear : model.modules) {
-    if (taken.contains(linear.get())) continue;
+  for (const QuantizedLinear* linear : modules) {
+    if (taken.contains(linear)) continue;
     PREPACK_TRY(PlanModule(checkpoint, *linear, options, schemes, plan));
   }
-  if (!plan.fused.empty()) SortByName(plan.modules);
+  if (!plan.fused.empty() || !plan.pieces.empty()) SortByName(plan.modules);
   PREPACK_TRY(schemes.CheckAllWereUsed());
   return plan;
 }

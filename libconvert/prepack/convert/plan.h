@@ -149,6 +149,8 @@ struct Plan {
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.
   std::vector<std::unique_ptr<QuantizedLinear>> fused;
+  // Pieces of modules that checkpoints have one by one. The plans of modules refer to them.
+  std::vector<std::unique_ptr<QuantizedLinear>> pieces;
   // Name of what was not fused although that was asked for → why.
   std::map<std::string, std::string> apart;
   std::vector<ModulePlan> modules;  // ascending by module name

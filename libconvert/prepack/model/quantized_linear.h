@@ -110,12 +110,16 @@ struct GlobalScale {
   friend bool operator==(const GlobalScale&, const GlobalScale&) = default;
 };
 
-// Where experts are stacked, their biases are, too: this module's is row `row` of a tensor [rows,
-// N].
+// Where experts are stacked, their biases are, too: this module's is in row `row` of a tensor
+// [rows, channels], element first + i · step for output channel i. Of layers that are fused, in a
+// tensor [channels].
 struct StackedBias {
   std::string_view tensor;  // the source holds the name
   uint64_t row = 0;
-  uint64_t rows = 1;
+  uint64_t rows = 0;  // 0: the tensor has none
+  uint64_t channels = 0;
+  uint64_t first = 0;
+  uint64_t step = 1;
 };
 
 class QuantizedLinear {

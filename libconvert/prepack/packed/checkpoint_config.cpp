@@ -15,6 +15,7 @@
 
 #include "prepack/base/version.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/io/output_folder.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/module_name.h"
 
@@ -442,6 +443,7 @@ std::optional<Json> CheckpointQuantization(std::string_view target, const Json& 
 
 std::set<std::string> CarriedFiles(const Checkpoint& checkpoint, std::string_view target) {
   std::set<std::string> names(checkpoint.side_files().begin(), checkpoint.side_files().end());
+  names.erase(std::string(kManifestName));  // of a source that prepack made
   if (!IsCheckpointTarget(target)) return names;
   for (const char* config : {"quantize_config.json", "quantization_config.json",
                              "quant_config.json", "hf_quant_config.json"}) {

@@ -46,6 +46,9 @@ void WriteModule(const ModuleRecord& module, JsonWriter& json) {
   json.MemberNumber("group_size", module.scheme.group_size);
   json.Member("symmetric", module.scheme.symmetric);
   json.Member("numbers", SchemeJson(module.scheme));
+  if (module.source_activations) {
+    json.Member("source_activations", ActivationsJson(*module.source_activations));
+  }
   json.MemberText("stored_scale_dtype", DTypeName(module.stored_scale_dtype));
   json.MemberText("scale_rounding", module.scale_rounding);
   json.MemberNumber("rounded_scales", module.rounded_scales);

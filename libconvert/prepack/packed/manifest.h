@@ -67,6 +67,8 @@ std::optional<ChannelRange> ChannelsOf(const std::vector<FusedMember>& fused,
 struct ModuleRecord {
   std::string layout;
   Scheme scheme;  // as packed: with the activations that the kernel is to have
+  // What the source says of its activations, where that is something else.
+  std::optional<ActivationScheme> source_activations;
   uint64_t n = 0;
   uint64_t k = 0;
   DType stored_scale_dtype = DType::kBF16;

@@ -160,6 +160,10 @@ ModuleRecord ReadModule(JsonFields fields) {
   if (fields.Has("fused")) ReadFused(fields, module);
   if (fields.Has("experts")) ReadExperts(fields, module);
   if (fields.Has("act_order")) module.act_order = fields.Bool("act_order");
+  if (fields.Has("source_activations")) {
+    module.source_activations =
+        fields.Take(ReadActivationScheme(*fields.Any("source_activations"), fields.where()));
+  }
   for (const auto& [name, part] : fields.Object("parts")->items()) {
     module.parts.emplace(name, ReadTensor(fields.In(part, fmt::format("part {}", name))));
   }

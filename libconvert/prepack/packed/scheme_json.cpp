@@ -19,16 +19,6 @@ namespace {
 // Blocks may be larger than the module.
 constexpr uint64_t kMostChannels = uint64_t{1} << 31;
 
-Json ActivationsJson(const ActivationScheme& activations) {
-  if (activations.type == ActivationType::kNone) return nullptr;
-  return {{"type", activations.type == ActivationType::kInt ? "int" : "float"},
-          {"bits", activations.bits},
-          {"granularity", ActivationGranularityName(activations.granularity)},
-          {"group_size", activations.group_size},
-          {"symmetric", activations.symmetric},
-          {"dynamic", activations.dynamic}};
-}
-
 // One word out of a small set.
 template <typename Value>
 Value Word(JsonFields& fields, std::string_view key,
@@ -92,6 +82,25 @@ bool ScalesFit(const Scheme& scheme, uint64_t n, uint64_t k) {
 }
 
 }  // namespace
+
+Json ActivationsJson(const ActivationScheme& activations) {
+  if (activations.type == ActivationType::kNone) return nullptr;
+  return {{"type", activations.type == ActivationType::kInt ? "int" : "float"},
+          {"bits", activations.bits},
+          {"granularity", ActivationGranularityName(activations.granularity)},
+          {"group_size", activations.group_size},
+          {"symmetric", activations.symmetric},
+          {"dynamic", activations.dynamic}};
+}
+
+Result<ActivationScheme> ReadActivationScheme(const Json& json, std::string_view where) {
+  if (json.is_null()) return ActivationScheme{};
+  Status status;
+  const ActivationScheme activations =
+      ReadActivations(JsonFields(json, std::string(where), status));
+  PREPACK_TRY(std::move(status));
+  return activations;
+}
 
 Json SchemeJson(const Scheme& scheme) {
   return {{"name", SchemeName(scheme)},

@@ -19,6 +19,10 @@ Json SchemeJson(const Scheme& scheme);
 // kUnsupported when a word is unknown; `where` names the place.
 Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where);
 
+// Of activations alone; null: they are not quantized.
+Json ActivationsJson(const ActivationScheme& activations);
+Result<ActivationScheme> ReadActivationScheme(const Json& json, std::string_view where);
+
 Json BlockedDescJson(const BlockedDesc& desc);
 // The inverse; checked by CheckBlockedDesc.
 Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -60,9 +61,10 @@ Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, c
   const std::optional<BiasPlace> bias = FindBias(checkpoint, linear);
   if (!bias) return Malformed(fmt::format("tensor {}", BiasName(linear)), "it is missing");
   const std::string where = checkpoint.Where(*bias->tensor);
-  std::vector<float> values(linear.n());
+  // From the first element to the last.
+  std::vector<float> values((linear.n() - 1) * bias->step + 1);
   PREPACK_TRY(ReadFloats(checkpoint, *bias->tensor, bias->first, values));
-  for (size_t n = 0; n < values.size(); ++n) {
+  for (size_t n = 0; n < values.size(); n += bias->step) {
     if (!std::isfinite(values[n])) {
       return Malformed(where, fmt::format("element {} is not finite", bias->first + n))
           .Found(fmt::format("{}", values[n]))
@@ -85,9 +87,13 @@ std::optional<BiasPlace> FindBias(const Checkpoint& checkpoint, const QuantizedL
   const StoredTensor* tensor = checkpoint.Find(BiasName(linear));
   if (tensor == nullptr) return std::nullopt;
   const std::optional<StackedBias>& stacked = linear.stacked_bias();
+  if (!stacked) return BiasPlace{.tensor = tensor, .first = 0, .step = 1, .bytes = tensor->bytes};
+  const uint64_t bytes =
+      tensor->bytes / std::max<uint64_t>(stacked->rows, 1) / stacked->channels * linear.n();
   return BiasPlace{.tensor = tensor,
-                   .first = stacked ? stacked->row * linear.n() : 0,
-                   .bytes = tensor->bytes / (stacked ? stacked->rows : 1)};
+                   .first = stacked->row * stacked->channels + stacked->first,
+                   .step = stacked->step,
+                   .bytes = bytes};
 }
 
 std::vector<BiasPlace> FindBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
@@ -103,7 +109,10 @@ Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) 
     const std::optional<BiasPlace> bias = FindBias(checkpoint, *member);
     if (!bias) continue;
     std::vector<uint64_t> expected = {member->n()};
-    if (member->stacked_bias()) expected.insert(expected.begin(), member->stacked_bias()->rows);
+    if (const auto& stacked = member->stacked_bias()) {
+      expected = {stacked->channels};
+      if (stacked->rows > 0) expected.insert(expected.begin(), stacked->rows);
+    }
     PREPACK_TRY(RequireShape(checkpoint, *bias->tensor, expected,
                              "one value per output channel of the module"));
     PREPACK_TRY(RequireDType(checkpoint, *bias->tensor, "the values of the bias",

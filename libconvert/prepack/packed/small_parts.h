@@ -17,10 +17,11 @@
 
 namespace prepack {
 
-// N elements of a tensor, from element `first` on; `bytes` in all.
+// N elements of a tensor: `first`, first + step, …; `bytes` in all.
 struct BiasPlace {
   const StoredTensor* tensor = nullptr;
   uint64_t first = 0;
+  uint64_t step = 1;
   uint64_t bytes = 0;
 };
 

@@ -47,24 +47,9 @@ void CompareRows(const DecodedRows& expected, const DecodedRows& found, uint64_t
       const double is = Weight(found.steps[row * inputs + k], found_scales[found.group_of[k]]);
       // Not a number is unlike everything.
       if (std::abs(is - wanted) <= tolerance * std::abs(wanted)) continue;
-      if (differences.weights++ != 0) continue;
-      differences.n = n0 + row;
-      differences.k = k;
-      differences.found = is;
-      differences.expected = wanted;
+      differences.Add(n0 + row, k, is, wanted);
     }
   }
-}
-
-void Merge(const DecodedDifferences& other, DecodedDifferences& all) {
-  if (other.weights == 0) return;
-  const uint64_t before = all.weights;
-  all.weights += other.weights;
-  if (before != 0 && std::pair(all.n, all.k) < std::pair(other.n, other.k)) return;
-  all.n = other.n;
-  all.k = other.k;
-  all.found = other.found;
-  all.expected = other.expected;
 }
 
 Status CompareBias(const PackedModule& packed, const SecondDecoder& source,
@@ -94,6 +79,33 @@ Status CompareInput(const PackedModule& packed, const SecondDecoder& source,
 
 }  // namespace
 
+void DecodedDifferences::Add(uint64_t channel, uint64_t input, double is, double wanted) {
+  const bool first = weights++ == 0 || std::pair(channel, input) < std::pair(n, k);
+  if (!first) return;
+  n = channel;
+  k = input;
+  found = is;
+  expected = wanted;
+}
+
+void CompareWeights(std::span<const double> expected, std::span<const double> found, uint64_t k,
+                    uint64_t n0, DecodedDifferences& differences) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (found[i] != expected[i]) differences.Add(n0 + i / k, i % k, found[i], expected[i]);
+  }
+}
+
+DecodedDifferences Together(std::span<const DecodedDifferences> all) {
+  DecodedDifferences together;
+  for (const DecodedDifferences& own : all) {
+    if (own.weights == 0) continue;
+    const uint64_t before = together.weights;
+    together.Add(own.n, own.k, own.found, own.expected);
+    together.weights = before + own.weights;
+  }
+  return together;
+}
+
 std::string DecodedDifferences::Describe() const {
   if (weights == 0) return other;
   return fmt::format(
@@ -121,11 +133,10 @@ Result<DecodedDifferences> CompareDecoded(const PackedModule& packed, const Seco
         progress.Add(rows * request.k);
         return {};
       });
-  DecodedDifferences all;
+  DecodedDifferences all = Together(of_worker);
   if (status.ok()) status = CompareBias(packed, source, output, all);
   if (status.ok()) status = CompareInput(packed, source, output, all);
   if (!status.ok()) return status;
-  for (const DecodedDifferences& differences : of_worker) Merge(differences, all);
   return all;
 }
 

@@ -6,6 +6,7 @@
 // be equal.
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "prepack/base/progress.h"
@@ -29,9 +30,17 @@ struct DecodedDifferences {
   std::string other;  // what else differs; empty: nothing
 
   bool none() const { return weights == 0 && other.empty(); }
+  // One more weight that differs.
+  void Add(uint64_t channel, uint64_t input, double is, double wanted);
   // A sentence with the numbers.
   std::string Describe() const;
 };
+
+// Adds where weights [channels, K] of output channels from n0 on differ.
+void CompareWeights(std::span<const double> expected, std::span<const double> found, uint64_t k,
+                    uint64_t n0, DecodedDifferences& differences);
+// Of the weights of a module, what differs in its parts.
+DecodedDifferences Together(std::span<const DecodedDifferences> all);
 
 // Compares the weights, the bias and the static quantization of the inputs of a module. The errors
 // are those of the decoders.

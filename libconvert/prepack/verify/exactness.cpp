@@ -443,6 +443,7 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
 // The module as it was packed, where that is not as it is stored; else null.
 std::unique_ptr<QuantizedLinear> OtherView(const QuantizedLinear& linear,
                                            const ModuleRecord& record) {
+  if (linear.scheme().code == CodeType::kBF16) return nullptr;
   if (record.scheme.code == CodeType::kBF16) return Dequantized(linear);
   const Layout* layout = FindLayout(record.layout);
   if (layout == nullptr || !layout->checkpoint || !linear.reordered()) return nullptr;

@@ -18,6 +18,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/panel.h"
 #include "prepack/verify/decoded_weights.h"
 #include "prepack/verify/gemm_inputs.h"
@@ -279,8 +280,11 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
 
 Status GemmPass::CompareModule(const PackedModule& packed, Progress& progress,
                                ModuleVerification& module, LevelResult& result) const {
+  const unsigned threads = check_.products.threads;
   const Result<DecodedDifferences> differences =
-      CompareDecoded(packed, source_, *check_.output, check_.products.threads, progress);
+      check_.packed_source != nullptr
+          ? check_.packed_source->Compare(packed, check_.output, threads, progress)
+          : CompareDecoded(packed, source_, *check_.output, threads, progress);
   if (!differences.ok()) {
     if (!IsOfTheModule(differences.status())) return differences.status();
     ReportFailure(differences.status(), "decoded", Level::kGemm, module, result);
@@ -294,12 +298,26 @@ Status GemmPass::CompareModule(const PackedModule& packed, Progress& progress,
 Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& record,
                            Progress& progress, ModuleVerification& module,
                            GemmLevels& levels) const {
-  if (packed.layout().checkpoint) {
+  const bool plain = check_.packed_source != nullptr && &packed.layout() == &kPlainBf16;
+  if (packed.layout().checkpoint || plain) {
     if (check_.judge_quality) {
       ReportFailure(Unsupported(packed.name(), "no kernel reads a checkpoint"), "multiplied",
                     Level::kQuality, module, levels.quality);
     }
     return check_.judge_gemm ? CompareModule(packed, progress, module, levels.gemm) : Status();
+  }
+  if (check_.packed_source != nullptr) {
+    const Status status =
+        Unsupported(packed.name(),
+                    "the source is a packed folder, which has no second decoder: compare with "
+                    "the checkpoint that it was made from");
+    if (check_.judge_gemm) {
+      ReportFailure(status, "multiplied", Level::kGemm, module, levels.gemm);
+    }
+    if (check_.judge_quality) {
+      ReportFailure(status, "multiplied", Level::kQuality, module, levels.quality);
+    }
+    return {};
   }
   const std::optional<double> wanted = bars_.Of(module.module);
   Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);

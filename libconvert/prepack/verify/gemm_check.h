@@ -16,6 +16,7 @@
 #include "prepack/packed/folder.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/module_products.h"
+#include "prepack/verify/packed_source.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
 
@@ -60,6 +61,8 @@ struct GemmCheck {
   // Of the folder itself, where it is a checkpoint: its modules are compared with the source's, not
   // multiplied. Else null.
   const SecondDecoder* output = nullptr;
+  // The source, if it is a packed folder. Else null.
+  const PackedSource* packed_source = nullptr;
 };
 
 struct GemmLevels {

@@ -324,7 +324,8 @@ std::string NameOf(const ActivationScheme& activations) {
 std::string DecisionOf(const Manifest& manifest, const QuantizedLinear& linear,
                        const ModuleRecord& record) {
   const Target* target = FindTarget(manifest.target);
-  if (target != nullptr && target->HoldsNoCodes()) return "";
+  const bool was_plain = linear.scheme().code == CodeType::kBF16;
+  if (was_plain || (target != nullptr && target->HoldsNoCodes())) return "";
   if (record.scheme.code == CodeType::kBF16) {
     return fmt::format("its weights were dequantized; the checkpoint has {}",
                        DescribeScheme(linear.scheme()));

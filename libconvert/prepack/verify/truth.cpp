@@ -146,6 +146,30 @@ Status Append(const PackedModule& packed, const DecodedRows& more, DecodedRows& 
 
 }  // namespace
 
+namespace {
+
+// Keeps every `step`th of the rows.
+void KeepRows(uint64_t step, DecodedRows& decoded) {
+  if (step == 1) return;
+  const uint64_t inputs = decoded.inputs();
+  const uint64_t groups = decoded.groups();
+  const uint64_t rows = CeilDiv(decoded.rows(), step);
+  for (uint64_t row = 1; row < rows; ++row) {
+    const auto from = static_cast<std::ptrdiff_t>(row * step);
+    const auto to = static_cast<std::ptrdiff_t>(row);
+    const auto steps = decoded.steps.begin();
+    const auto scales = decoded.scales.begin();
+    const auto width = static_cast<std::ptrdiff_t>(inputs);
+    const auto count = static_cast<std::ptrdiff_t>(groups);
+    std::copy_n(steps + from * width, width, steps + to * width);
+    std::copy_n(scales + from * count, count, scales + to * count);
+  }
+  decoded.steps.resize(rows * inputs);
+  decoded.scales.resize(rows * groups);
+}
+
+}  // namespace
+
 Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed, uint64_t n0,
                         uint64_t rows, DecodedRows& out, const std::optional<InputSlab>& slab) {
   const uint64_t k = packed.request().k;
@@ -153,6 +177,13 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
   const std::vector<FusedMember>& members = packed.members();
   // The common case needs no copy.
   if (members.size() == 1) {
+    const auto piece = source.FindInStack(members.front().module, packed.request().n);
+    if (piece) {
+      PREPACK_TRY(source.DecodeSlab(piece->module, k, inputs, piece->first + n0 * piece->step,
+                                    (rows - 1) * piece->step + 1, out));
+      KeepRows(piece->step, out);
+      return {};
+    }
     return source.DecodeSlab(members.front().module, k, inputs, n0, rows, out);
   }
   DecodedRows more;
@@ -169,6 +200,18 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
 Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
                       std::vector<double>& bias) {
   bias.clear();
+  const uint64_t n = packed.request().n;
+  if (const auto piece = source.FindInStack(packed.members().front().module, n)) {
+    if (!source.HasBias(piece->module)) return {};
+    std::vector<double> whole;
+    PREPACK_TRY(source.ReadBias(piece->module, whole));
+    if (whole.size() <= piece->first + (n - 1) * piece->step) {
+      return Malformed(fmt::format("module {}", piece->module), "its bias is too short")
+          .Found(fmt::format("{} elements", whole.size()));
+    }
+    for (uint64_t i = 0; i < n; ++i) bias.push_back(whole[piece->first + i * piece->step]);
+    return {};
+  }
   const bool wanted = source.HasBias(packed.members().front().module);
   std::vector<double> own;
   for (const FusedMember& member : packed.members()) {
@@ -182,6 +225,9 @@ Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
 }
 
 Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedModule& packed) {
+  if (const auto piece = source.FindInStack(packed.members().front().module, packed.request().n)) {
+    return source.ReadInput(piece->module);
+  }
   Result<DecodedInput> first = source.ReadInput(packed.members().front().module);
   for (const FusedMember& member : packed.members()) {
     Result<DecodedInput> own = source.ReadInput(member.module);

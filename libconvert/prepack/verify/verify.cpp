@@ -27,6 +27,8 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/packed_model.h"
+#include "prepack/packed/split_experts.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/integrity.h"
@@ -182,7 +184,7 @@ Status Verification::CheckLimit() const {
   // A source that cannot be read is for the levels to report.
   const Result<Checkpoint> source = Checkpoint::Open(*source_);
   if (Runs(Level::kExactness) && source.ok()) {
-    const Result<QuantizedModel> model = ReadQuantizedModel(*source, folder_.manifest().accepted);
+    const Result<QuantizedModel> model = ReadSourceModel(*source, folder_.manifest().accepted);
     const MemoryNeed other = model.ok() ? NeedOfExactness(*model) : MemoryNeed();
     if (other.shared + other.per_thread > need.shared + need.per_thread) need = other;
   }
@@ -238,8 +240,9 @@ Status Verification::OpenOthers() {
 
 Status Verification::RunExactness(const Checkpoint& source) {
   const AcceptedFindings& accepted = folder_.manifest().accepted;
-  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadQuantizedModel(source, accepted));
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(source, accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
+  PREPACK_TRY(SplitAsPacked(folder_.manifest(), source.config(), model));
   // By then its memory is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));
@@ -328,8 +331,14 @@ Status Verification::OpenOutput() {
 Status Verification::RunProducts(const Checkpoint& source) {
   const bool quality = JudgesQuality();
   if (!Runs(Level::kGemm) && !quality) return {};
-  const Result<SecondDecoder> decoder =
-      SecondDecoder::Make(source, folder_.manifest().source_format);
+  std::optional<PackedSource> packed_source;
+  if (IsPackedFolder(source)) {
+    PREPACK_TRY_ASSIGN(PackedSource opened, PackedSource::Open(source.path()));
+    packed_source.emplace(std::move(opened));
+  }
+  // A packed folder is compared in another way.
+  const Result<SecondDecoder> decoder = SecondDecoder::Make(
+      source, packed_source ? "compressed-tensors" : folder_.manifest().source_format);
   if (!decoder.ok()) {
     if (Runs(Level::kGemm)) level(Level::kGemm).reason = decoder.status().ToString();
     if (quality) level(Level::kQuality).reason = decoder.status().ToString();
@@ -348,7 +357,8 @@ Status Verification::RunProducts(const Checkpoint& source) {
                         .judge_gemm = gemm,
                         .judge_quality = quality,
                         .sample = sample(),
-                        .output = output_decoder_ ? &*output_decoder_ : nullptr};
+                        .output = output_decoder_ ? &*output_decoder_ : nullptr,
+                        .packed_source = packed_source ? &*packed_source : nullptr};
   PREPACK_TRY_ASSIGN(GemmLevels levels,
                      CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_));
   if (gemm) {

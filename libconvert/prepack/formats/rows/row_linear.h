@@ -71,7 +71,7 @@ struct RowModule : RowTensors {
   // That of the expert that is meant.
   std::optional<StackedBias> BiasRow() const {
     if (stacked_bias == nullptr) return std::nullopt;
-    return StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts};
+    return StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts, .channels = n};
   }
 };
 

@@ -3,7 +3,9 @@
 
 #include "prepack/verify/second/decoder.h"
 
+#include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -75,6 +77,52 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
                           .inputs = slab.inputs,
                           .old_model_free = old_model_free_};
   return decode_(*source_, wanted, out);
+}
+
+namespace {
+
+bool HasTensorsBelow(const Checkpoint& source, const std::string& prefix) {
+  const auto first = std::ranges::lower_bound(source.tensors(), prefix, {}, &StoredTensor::name);
+  return first != source.tensors().end() && first->name.starts_with(prefix);
+}
+
+// gpt-oss, also within a model of several.
+bool IsGptOss(const Json& config) {
+  const auto says = [](const Json& part) {
+    const auto type = part.find("model_type");
+    return type != part.end() && *type == "gpt_oss";
+  };
+  return config.is_object() && (says(config) || std::ranges::any_of(config, [&](const Json& part) {
+                                  return part.is_object() && says(part);
+                                }));
+}
+
+}  // namespace
+
+std::optional<SecondPiece> SecondDecoder::FindInStack(const std::string& module, uint64_t n) const {
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = module.rfind(kExperts);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string experts = module.substr(0, at + kExperts.size());
+  const std::string rest = module.substr(experts.size());
+  const size_t dot = rest.find('.');
+  if (dot == std::string::npos || source_->Find(experts + rest.substr(0, dot)) != nullptr) {
+    return std::nullopt;
+  }
+  const std::string number = rest.substr(0, dot);
+  const std::string projection = rest.substr(dot + 1);
+  const bool is_gate = projection == "gate_proj";
+  const bool is_half = is_gate || projection == "up_proj";
+  const std::string stack = experts + (is_half ? "gate_up_proj" : projection);
+  if (HasTensorsBelow(*source_, module + ".") || !HasTensorsBelow(*source_, stack)) {
+    return std::nullopt;
+  }
+  SecondPiece piece{.module = stack + "." + number, .first = 0, .step = 1};
+  if (!is_half) return piece;
+  const bool alternate = IsGptOss(source_->config());
+  piece.step = alternate ? 2 : 1;
+  if (!is_gate) piece.first = alternate ? 1 : n;
+  return piece;
 }
 
 namespace {

@@ -33,6 +33,13 @@ struct DecodedRows {
   uint64_t groups() const { return scales.size() / rows(); }
 };
 
+// Output channels first, first + step, … of a module of the checkpoint.
+struct SecondPiece {
+  std::string module;
+  uint64_t first = 0;
+  uint64_t step = 1;
+};
+
 // How a checkpoint quantizes the activations of a module.
 struct DecodedInput {
   double scale = 0;
@@ -58,6 +65,10 @@ class SecondDecoder {
   // the last that it has a part of.
   Status DecodeSlab(const std::string& module, uint64_t k, const InputSlab& slab, uint64_t n0,
                     uint64_t rows, DecodedRows& out) const;
+  // Where a projection of an expert, EXPERTS.7.up_proj with n output channels, is stored, if that
+  // is in a stack: EXPERTS.gate_up_proj.7, of which it is the second half, or in gpt-oss every
+  // other channel. nullopt: it is stored by itself.
+  std::optional<SecondPiece> FindInStack(const std::string& module, uint64_t n) const;
   // Does the source give the module a bias?
   bool HasBias(const std::string& module) const;
   // The bias of the module, one number per output channel.

@@ -17,6 +17,7 @@
 #include "prepack/container/model_config.h"
 #include "prepack/convert/fused_modules.h"
 #include "prepack/convert/module_request.h"
+#include "prepack/convert/whole_mixtures.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
@@ -180,7 +181,8 @@ Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                   const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
   ActivationScheme activations = linear.scheme().activations;
   if (!plan.target->checkpoint) {
-    PREPACK_TRY_ASSIGN(activations, schemes.ActivationsOf(linear.module(), linear.scheme()));
+    const std::string_view whole = ParseNodeShare(linear.module()).module;
+    PREPACK_TRY_ASSIGN(activations, schemes.ActivationsOf(whole, linear.scheme()));
   }
   PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, linear, activations, options, plan));
   AddModule(std::move(module), plan);
@@ -347,52 +349,6 @@ Result<std::string> MostCommonOf(const Checkpoint& checkpoint,
   return most == counts.end() ? std::string() : most->first;
 }
 
-// What is known of the experts of one mixture.
-struct MixtureCount {
-  std::set<uint64_t> experts;
-  std::set<std::string_view> projections;
-  size_t taken = 0;  // modules
-  bool refused = false;
-
-  bool IsComplete() const {
-    constexpr size_t kGateUpDown = 3;
-    return !refused && projections.size() == kGateUpDown && taken == experts.size() * kGateUpDown &&
-           *experts.rbegin() + 1 == experts.size();
-  }
-};
-
-// The mixtures that a layout of whole mixtures cannot take.
-Result<std::set<std::string, std::less<>>> IncompleteMixtures(const Checkpoint& checkpoint,
-                                                              const QuantizedModel& model,
-                                                              const PlanOptions& options,
-                                                              SchemeChooser& schemes,
-                                                              const Plan& plan) {
-  std::vector<const Layout*> layouts = LayoutsOfTarget(plan.target->id);
-  std::erase_if(layouts, [](const Layout* layout) { return !layout->whole_mixtures; });
-  std::map<std::string, MixtureCount, std::less<>> mixtures;
-  for (const auto& linear : model.modules) {
-    const NodeShare share = ParseNodeShare(linear->module());
-    const auto expert = ParseExpertName(share.module);
-    if (layouts.empty() || !expert) continue;
-    PREPACK_TRY_ASSIGN(const ActivationScheme activations,
-                       schemes.ActivationsOf(linear->module(), linear->scheme()));
-    PREPACK_TRY_ASSIGN(const PackRequest request,
-                       RequestFor(checkpoint, *linear, activations, options, plan));
-    MixtureCount& mixture = mixtures[std::string(expert->mixture)];
-    mixture.experts.insert(expert->index);
-    mixture.projections.insert(expert->projection);
-    const bool taken = std::ranges::any_of(
-        layouts, [&](const Layout* layout) { return layout->Takes(request).ok; });
-    mixture.refused |= !taken;
-    mixture.taken += taken && share.node == 0 ? 1 : 0;
-  }
-  std::set<std::string, std::less<>> incomplete;
-  for (const auto& [name, mixture] : mixtures) {
-    if (!mixture.IsComplete()) incomplete.insert(name);
-  }
-  return incomplete;
-}
-
 // A checkpoint says what its source says.
 Status CheckOptionsAreForTarget(const PlanOptions& options, const Target& target) {
   if (!target.checkpoint) return {};
@@ -506,6 +462,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   PlanOptions options = wanted;
   if (target->HoldsNoCodes()) options.fallback = Fallback::kDequantize;
   PREPACK_TRY(CheckFormIsForTarget(options, *target));
+  PREPACK_TRY(CheckNodesAreForTarget(options, *target));
   PREPACK_TRY(CheckOptionsAreForTarget(options, *target));
   PREPACK_TRY_ASSIGN(SchemeChooser schemes, SchemeChooser::Make(options.schemes, *target));
 
@@ -516,14 +473,15 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
-  PREPACK_TRY_ASSIGN(const std::vector<const QuantizedLinear*> modules,
+  PREPACK_TRY_ASSIGN(std::vector<const QuantizedLinear*> modules,
                      ModulesOf(checkpoint, model, plan));
   plan.modules.reserve(modules.size());
   if (target->model_wide != nullptr) {
     PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
   }
   PREPACK_TRY_ASSIGN(plan.incomplete_mixtures,
-                     IncompleteMixtures(checkpoint, model, options, schemes, plan));
+                     IncompleteMixtures(checkpoint, modules, options, schemes, plan));
+  PREPACK_TRY(CutMixtures(options.numa_nodes, modules, plan));
   std::set<const QuantizedLinear*> taken;
   if (options.fuse) {
     auto fused = PlanAllFused(checkpoint, model, options, schemes, plan);

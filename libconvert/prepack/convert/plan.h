@@ -70,6 +70,8 @@ struct PlanOptions {
   AcceptedFindings accepted = {};
   // Pack modules as one if runtimes run them as one, see convert/fused_modules.h.
   bool fuse = false;
+  // For how many NUMA nodes a runtime that holds their shares of experts apart is to have them.
+  uint64_t numa_nodes = 1;
 };
 
 // One layout of the target, and whether it takes the module.
@@ -149,7 +151,8 @@ struct Plan {
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.
   std::vector<std::unique_ptr<QuantizedLinear>> fused;
-  // Pieces of modules that checkpoints have one by one. The plans of modules refer to them.
+  // Pieces of modules that checkpoints have one by one, and shares of NUMA nodes. The plans of
+  // modules refer to them.
   std::vector<std::unique_ptr<QuantizedLinear>> pieces;
   // Name of what was not fused although that was asked for → why.
   std::map<std::string, std::string> apart;

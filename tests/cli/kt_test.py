@@ -87,7 +87,7 @@ class Kt(harness.ToolTest):
         text = self.run_ok("inspect", out, "--find", module, 37, 101, "--json").stdout
         found = self.checked_json(text, "inspect_find")
         self.assertEqual(found["source"]["weight"], found["packed"]["weight"])
-        self.assertEqual(found["packed"]["tensor"], "blk.1.ffn_down_exps.2.numa.0.weight")
+        self.assertEqual(found["packed"]["numbers"][0]["where"][0]["tensor"], "blk.1.ffn_down_exps.2.numa.0.weight")
 
     def test_w8a16_experts_get_the_activations_of_the_kernel(self):
         source = self.copy_checkpoint("ct-int8-moe")
@@ -123,14 +123,10 @@ class Kt(harness.ToolTest):
             for name in [n for n in tensors if n.startswith(prefix + "1.")]:
                 del tensors[name]
 
-        def without_down(tensors):
-            for name in [n for n in tensors if n.startswith(prefix + "2.down_proj")]:
-                del tensors[name]
-
         def biased(tensors):
             tensors[prefix + "1.up_proj.bias"] = ("BF16", [128], bytes(256))
 
-        for change, own in ((without_the_middle, ""), (without_down, ""), (biased, "1.up_proj")):
+        for change, own in ((without_the_middle, ""), (biased, "1.up_proj")):
             with self.subTest(change=change.__name__):
                 modules = self.plan(self.changed(change))
                 for module, row in modules.items():
@@ -166,6 +162,104 @@ class Kt(harness.ToolTest):
         result = self.run_tool("verify", out, "--source", SOURCE)
         self.assertEqual(result.returncode, 1)
         self.assertIn("model.layers.0.mlp.experts.1.gate_proj", result.stdout)
+
+    def test_experts_are_cut_for_numa_nodes(self):
+        out = self.convert(SOURCE, "kt", "--numa", "2")
+        packed, source = harness.read_tensors(out), harness.read_tensors(SOURCE)
+        for layer in range(LAYERS):
+            for expert in range(EXPERTS):
+                for projection, name in PROJECTIONS.items():
+                    module = f"model.layers.{layer}.mlp.experts.{expert}.{projection}"
+                    codes = self.source_codes(module)
+                    scales = bf16(source[module + ".weight_scale"][2])
+                    for node in range(2):
+                        ours = f"blk.{layer}.ffn_{name}_exps.{expert}.numa.{node}."
+                        if projection == "down_proj":
+                            share, own = numpy.split(codes, 2, axis=1)[node], scales
+                        else:
+                            share, own = numpy.split(codes, 2)[node], numpy.split(scales, 2)[node]
+                        weight = numpy.frombuffer(packed[ours + "weight"][2], numpy.int8)
+                        self.assertTrue((weight == closed_form(share)).all(), ours)
+                        self.assertEqual(packed[ours + "scale"][2], own.tobytes())
+        self.run_ok("verify", out, "--source", SOURCE)
+        self.assertEqual(len([n for n in packed if n.startswith("blk.")]), LAYERS * EXPERTS * 3 * 2 * 2)
+
+    def test_a_weight_of_a_node_is_found_in_the_source(self):
+        out = self.convert(SOURCE, "kt", "--numa", "2")
+        for projection, (n, k), (source_n, source_k) in (
+            ("down_proj", (37, 41), (37, 105)), ("up_proj", (37, 41), (101, 41)),
+        ):
+            module = f"model.layers.1.mlp.experts.2.{projection}"
+            text = self.run_ok("inspect", out, "--find", module + ".numa.1", n, k, "--json").stdout
+            found = self.checked_json(text, "inspect_find")
+            code = self.source_codes(module)[source_n, source_k]
+            for side in ("source", "packed"):
+                self.assertEqual(found[side]["numbers"][0]["value"], code)
+            where = found["source"]["numbers"][0]["where"][0]
+            self.assertEqual(where["tensor"], module + ".weight")
+            self.assertEqual(where["offset_in_tensor"], source_n * self.source_codes(module).shape[1] + source_k)
+
+    def test_nodes_that_do_not_go(self):
+        out = self.scratch / "out"
+        for options, code, words in (
+            (["-t", "kt", "--numa", "3"], 2,
+             ["cannot be cut for 3 nodes (found 128 input channels, expected a multiple of 192"]),
+            (["-t", "kt", "--numa", "4"], 2, ["cannot be cut for 4 nodes"]),
+            (["-t", "kt", "--numa", "0"], 2, ["not a number of NUMA nodes (found 0, expected 1 to 64)"]),
+            (["-t", "kt", "--numa", "65"], 2, ["not a number of NUMA nodes"]),
+            (["-t", "onednn", "--numa", "2"], 2, ["this option is only for another target"]),
+        ):
+            with self.subTest(options=options):
+                self.assert_fails(code, words, "convert", SOURCE, "-o", out, *options)
+        self.assertFalse(out.exists())
+
+    def test_damage_in_the_share_of_a_node_is_found(self):
+        out = self.convert(SOURCE, "kt", "--numa", "2")
+        names = [f"model.layers.0.mlp.experts.1.{p}.weight" for p in ("down_proj", "gate_proj")]
+
+        def other(tensors):
+            for name in names:
+                dtype, shape, data = tensors[name]
+                codes = numpy.frombuffer(data, numpy.int8).reshape(shape).copy()
+                codes[-1, -1] ^= 1
+                tensors[name] = dtype, shape, codes.tobytes()
+
+        result = self.run_tool("verify", out, "--source", self.changed(other), "--json")
+        self.assertEqual(result.returncode, 1)
+        for module in ("down_proj.numa.1", "gate_proj.numa.1"):
+            self.assertIn(f"model.layers.0.mlp.experts.1.{module}", result.stdout)
+
+    def test_a_layer_that_is_kept_is_not_cut(self):
+        def biased(tensors):
+            tensors["model.layers.0.mlp.experts.1.up_proj.bias"] = ("BF16", [128], bytes(256))
+
+        source = self.changed(biased)
+        out = self.convert(source, "kt", "--numa", "2")
+        packed = harness.read_tensors(out)
+        self.assertIn("model.layers.0.mlp.experts.0.up_proj.weight", packed)
+        self.assertFalse(any(name.startswith("blk.0.") for name in packed))
+        self.assertIn("blk.1.ffn_up_exps.2.numa.1.weight", packed)
+        self.run_ok("verify", out, "--source", source)
+
+    def test_a_folder_as_a_source(self):
+        whole = self.convert(SOURCE, "kt")
+        back = self.convert(whole, "compressed-tensors", name="back")
+        packed = harness.read_tensors(back)
+        for name, tensor in harness.read_tensors(SOURCE).items():
+            if name.endswith("_proj.weight") and ".experts." in name:
+                self.assertEqual(packed[name], tensor)
+        cut = self.convert(SOURCE, "kt", "--numa", "2", name="cut")
+        self.assert_fails(
+            5, ["down_proj.numa.0: it is the share of one NUMA node"], "convert", cut, "-o",
+            self.scratch / "out", "-t", "compressed-tensors",
+        )
+
+    def test_a_run_is_resumed_with_the_same_nodes_only(self):
+        self.convert(SOURCE, "kt", "--part", "1/2", name="parts")
+        self.convert(SOURCE, "kt", "--part", "2/2", "--numa", "2", name="parts")
+        result = self.run_tool("merge", self.scratch / "parts")
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("other options", result.stderr)
 
 
 if __name__ == "__main__":

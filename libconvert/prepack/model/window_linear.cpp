@@ -2,12 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "prepack/base/status.h"
 
 namespace prepack {
 namespace {
+
+class WindowPlaces final : public SourcePlaces {
+ public:
+  WindowPlaces(const SourcePlaces& whole, const PanelRange& window)
+      : whole_(whole), window_(window) {}
+
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override {
+    return whole_.WhereCode(window_.n0 + n, window_.k0 + k);
+  }
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override {
+    return whole_.WhereScale(window_.n0 + n, g);
+  }
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override {
+    return whole_.WhereZeroPoint(window_.n0 + n, g);
+  }
+  PanelRange CodesNear(uint64_t byte) const override {
+    const PanelRange near = whole_.CodesNear(byte);
+    PanelRange inside;
+    Overlap(near.n0, near.rows, window_.n0, window_.rows, inside.n0, inside.rows);
+    Overlap(near.k0, near.cols, window_.k0, window_.cols, inside.k0, inside.cols);
+    return inside;
+  }
+
+ private:
+  // What [first, first + count) has of the window [begin, begin + size), counted from its start.
+  static void Overlap(uint64_t first, uint64_t count, uint64_t begin, uint64_t size, uint64_t& from,
+                      uint64_t& common) {
+    const uint64_t low = std::max(first, begin);
+    const uint64_t high = std::min(first + count, begin + size);
+    common = high > low ? high - low : 0;
+    from = common > 0 ? low - begin : 0;
+  }
+
+  const SourcePlaces& whole_;
+  PanelRange window_;
+};
 
 class WindowLinear final : public QuantizedLinear {
  public:
@@ -19,6 +57,7 @@ class WindowLinear final : public QuantizedLinear {
     k_ = window.cols;
     scheme_.group_size = k_;
     if (scheme_.granularity == Granularity::kTensor) scheme_.scale_rows = n_;
+    if (whole.places() != nullptr) places_.emplace(*whole.places(), window);
     source_bytes_ = whole.source_bytes() / (whole.n() / n_) / (whole.k() / k_);
   }
 
@@ -41,6 +80,7 @@ class WindowLinear final : public QuantizedLinear {
   }
   // Those of the whole, which is read once more for each of its windows.
   Result<uint64_t> CountStrayBits() const override { return whole_.CountStrayBits(); }
+  const SourcePlaces* places() const override { return places_ ? &*places_ : nullptr; }
 
  private:
   PanelRange InWhole(const PanelRange& range) const {
@@ -52,6 +92,7 @@ class WindowLinear final : public QuantizedLinear {
 
   const QuantizedLinear& whole_;
   PanelRange window_;
+  std::optional<WindowPlaces> places_;
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ uint64_t NodesOf(const Manifest& manifest, std::string_view module) {
   return std::max<uint64_t>(nodes, 1);
 }
 
-Status CutAsPacked(const Manifest& manifest, QuantizedModel& model) {
+void CutAsPacked(const Manifest& manifest, QuantizedModel& model) {
   std::vector<std::unique_ptr<QuantizedLinear>> modules;
   for (auto& linear : model.modules) {
     if (!manifest.modules.contains(ShareName(linear->module(), 0))) {
@@ -65,8 +65,6 @@ Status CutAsPacked(const Manifest& manifest, QuantizedModel& model) {
       continue;
     }
     auto shares = CutForNodes(*linear, NodesOf(manifest, linear->module()));
-    // What cannot be cut is compared as it is, and the shares are found to be no modules of the
-    // source.
     if (!shares.ok()) {
       modules.push_back(std::move(linear));
       continue;
@@ -77,7 +75,6 @@ Status CutAsPacked(const Manifest& manifest, QuantizedModel& model) {
   model.modules = std::move(modules);
   std::ranges::sort(model.modules, {},
                     [](const auto& linear) -> const std::string& { return linear->module(); });
-  return {};
 }
 
 }  // namespace prepack

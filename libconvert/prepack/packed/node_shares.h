@@ -32,8 +32,9 @@ Result<std::vector<std::unique_ptr<QuantizedLinear>>> CutForNodes(const Quantize
 // For how many nodes the module that this is a share of was cut; 1 of any other module.
 uint64_t NodesOf(const Manifest& manifest, std::string_view module);
 
-// Puts shares into the model, in the place of what they are shares of, as the manifest has them.
-Status CutAsPacked(const Manifest& manifest, QuantizedModel& model);
+// Puts shares into the model, in the place of what they are shares of, as the manifest has them. A
+// module that cannot be cut stays as it is: the model then lacks its shares.
+void CutAsPacked(const Manifest& manifest, QuantizedModel& model);
 
 }  // namespace prepack
 

@@ -17,6 +17,8 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/parallel.h"
 #include "prepack/gemm/reference.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/table.h"
 #include "prepack/verify/products.h"
 #include "status_matchers.h"
 
@@ -105,6 +107,53 @@ TEST_CASE("every model predicts every output of the real op to the bit") {
     CHECK(files == coverage.files);
     CHECK(elements == coverage.elements);
   }
+}
+
+TEST_CASE("the model of kt/amxint8 misreads -128 as the real op does") {
+  const KernelModelFile golden(Fixture("golden_kt/kt_amxint8_minus-128.safetensors"));
+  const std::vector<float> y = Predict("kt/amxint8", golden.packed, golden.input);
+  CHECK(Differences(y, golden.y) == 0);
+  // With -127 in their place nothing is misread, and most outputs are others.
+  std::vector<std::byte> weight(golden.packed.weight.begin(), golden.packed.weight.end());
+  std::ranges::replace(weight, std::byte{0x80}, std::byte{0x81});
+  PackedOperands other = golden.packed;
+  other.weight = weight;
+  CHECK(Differences(Predict("kt/amxint8", other, golden.input), golden.y) > golden.y.size() / 2);
+}
+
+// Codes and bytes of the file would be large: a formula gives the codes.
+TEST_CASE("kt/amxint8 with more input channels than a block gives what the real op does") {
+  const GoldenFile file(Fixture("golden_kt/kt_amxint8_long-k.safetensors"));
+  PackRequest request;
+  request.n = 64;
+  request.k = 3648;
+  request.scheme = {.code = CodeType::kS8,
+                    .bits = 8,
+                    .granularity = Granularity::kChannel,
+                    .group_size = request.k,
+                    .activations = {.type = ActivationType::kInt, .bits = 8}};
+  request.stored_scale_dtype = DType::kF32;
+  request.experts = 1;
+  Probe probe{.codes = {}, .scales = file.Values<float>("packed.weight_scale"), .zero_points = {}};
+  for (uint64_t n = 0; n < request.n; ++n) {
+    for (uint64_t k = 0; k < request.k; ++k) {
+      const auto code = static_cast<int>((31 * n + 17 * k + 5 * (k / 64)) % 255) - 127;
+      probe.codes.push_back(static_cast<std::byte>(code));
+    }
+  }
+  const Layout& layout = *FindLayout("kt/amxint8");
+  const std::vector<std::byte> weight = PackWhole(layout, request, probe, PartRole::kWeight);
+  const std::vector<std::byte> scale = PackWhole(layout, request, probe, PartRole::kScale);
+  PackedOperands packed;
+  packed.n = request.n;
+  packed.k = request.k;
+  packed.group_size = request.k;
+  packed.weight = weight;
+  packed.scale = scale;
+  packed.scale_dtype = DType::kF32;
+  const std::vector<float> x = Floats(file, "x");
+  const ModelInput input{.m = file.At("x").shape[0], .dtype = DType::kBF16, .x = x};
+  CHECK(Differences(Predict("kt/amxint8", packed, input), Floats(file, "y")) == 0);
 }
 
 TEST_CASE("no golden file is left out") {

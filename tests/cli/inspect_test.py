@@ -270,7 +270,7 @@ class Summary(harness.ToolTest):
                 self.assertEqual(sum(o["tensors"] for o in summary["other_tensors"]), len(others))
                 self.assertEqual(sum(o["bytes"] for o in summary["other_tensors"]),
                                  sum(t["bytes"] for t in others))
-                experts = any(".experts." in m["name"] for m in modules)
+                experts = any(".experts." in m["module"] for m in modules)
                 expected = harness.TARGETS + (harness.EXPERT_TARGETS if experts else [])
                 self.assertEqual([t["target"] for t in summary["targets"]], expected)
 

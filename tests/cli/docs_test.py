@@ -61,17 +61,19 @@ NOT_RUN = {
         r"pip install (--no-deps|torch).*", r"vllm .*", r"python -m (vllm|prepack_vllm)\..*",
         r"prepack convert Qwen3-30B-A3B-W4A16 .*",
     ),
+    "needs SGLang with KTransformers": (r"python -m sglang[^$]*",),
     "needs zentorch": (r"python3 zentorch_linear.py .*",),
     "needs recorded activations: tests/cli/verify_test.py makes some": (
         r"prepack verify .*--activations .*",
     ),
 }  # fmt: skip
 
-# Options of other programs: cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM.
+# Options of other programs: cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM, SGLang.
 FOREIGN_OPTIONS = {
     "--component", "--cold", "--only-sizes", "--scale-to", "--list", "--tsan", "--embeddings", "--experts",
     "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
-    "--safetensors-load-strategy",
+    "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
+    "--kt-threadpool-count", "--kt-num-gpu-experts",
 }  # fmt: skip
 
 PROGRAMS = {

@@ -26,6 +26,7 @@ SEED = os.environ.get("PREPACK_TEST_SEED")
 
 W4A16 = ["ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded"]
 TARGETS = ["vllm-cpu", "zentorch", "onednn"]  # that kernels read
+EXPERT_TARGETS = ["kt"]  # read by kernels, too, that run nothing but the experts of a mixture
 CHECKPOINT_TARGETS = [
     "compressed-tensors",
     "compressed-tensors-0.17",

@@ -270,7 +270,9 @@ class Summary(harness.ToolTest):
                 self.assertEqual(sum(o["tensors"] for o in summary["other_tensors"]), len(others))
                 self.assertEqual(sum(o["bytes"] for o in summary["other_tensors"]),
                                  sum(t["bytes"] for t in others))
-                self.assertEqual([t["target"] for t in summary["targets"]], harness.TARGETS)
+                experts = any(".experts." in m["module"] for m in modules)
+                expected = harness.TARGETS + (harness.EXPERT_TARGETS if experts else [])
+                self.assertEqual([t["target"] for t in summary["targets"]], expected)
 
     def test_targets_say_what_convert_then_does(self):
         for name in ("ct-mixed", "gptqmodel-dynamic", "ct-fp8-block"):

@@ -625,5 +625,54 @@ TEST_CASE("onednn/w8a8 says what it takes and why not") {
             kOneScalePerChannel, kAnyActivations, kAnyN, kAnyK});
 }
 
+PackRequest KtExpert() {
+  PackRequest request = W8A8();
+  request.experts = 1;
+  return request;
+}
+
+TEST_CASE("kt/amxint8 says what it takes and why not") {
+  const std::string reads = ": the kernel reads signed 8-bit codes";
+  CheckCases("kt/amxint8", KtExpert(), kOneScalePerChannel);
+  CheckCases("kt/amxint8", KtExpert(), kSymmetricOnly);
+  CheckCases("kt/amxint8", KtExpert(), NotDynamicInt8());
+  CheckCases("kt/amxint8", KtExpert(), kBf16Only);
+  CheckCases(
+      "kt/amxint8", KtExpert(),
+      {{"", Nothing},
+       {"", [](PackRequest& r) { r.n = 32; }},
+       {"N = 48 is not a multiple of 32: packed in steps of 32 output channels",
+        [](PackRequest& r) { r.n = 48; }},
+       {"", [](PackRequest& r) { r.k = 64, r.scheme.group_size = 64; }},
+       {"K = 96 is not a multiple of 64: packed 64 input channels at a time",
+        [](PackRequest& r) { r.k = 96, r.scheme.group_size = 96; }},
+       {"the module is not an expert: kt-kernel runs the experts of a mixture, and the rest of the "
+        "model runs elsewhere, from the original checkpoint",
+        [](PackRequest& r) { r.experts = 0; }},
+       {"the module has a bias: the kernel adds none",
+        [](PackRequest& r) { r.bias_dtype = DType::kBF16; }},
+       {"kt-kernel has no name for it: it knows gate_proj, up_proj and down_proj (w1, w3, w2) of "
+        "the experts of a decoder's layers, each expert by itself",
+        [](PackRequest& r) { r.unnamed = true; }},
+       {"another expert of the layer cannot be packed, or is missing: kt-kernel reads all experts "
+        "of a layer or none",
+        [](PackRequest& r) { r.mixture_incomplete = true; }},
+       {"the codes have 4 bits" + reads +
+            ". AMXINT4 has one scale per channel and no zero points, so it cannot hold grouped "
+            "codes exactly. kt-kernel reads symmetric 4-bit experts with bf16 scales from a "
+            "checkpoint of compressed-tensors itself (--kt-method RAWINT4), which --target "
+            "compressed-tensors makes of AWQ, GPTQ and AutoRound",
+        [](PackRequest& r) { SetScheme(r, W4A16()); }},
+       {"the weights are FP8" + reads +
+            ". kt-kernel reads FP8 experts from the checkpoint itself (--kt-method FP8 for blocks "
+            "of 128 x 128, FP8_PERCHANNEL for one scale per channel)",
+        [](PackRequest& r) { SetScheme(r, Fp8({})); }},
+       {"the weights are FP4" + reads +
+            ". kt-kernel reads MXFP4 experts of DeepSeek V4 and NVFP4 experts of ModelOpt from the "
+            "checkpoint itself (--kt-method MXFP4, NVFP4)",
+        [](PackRequest& r) { SetScheme(r, Mxfp4()); }},
+       {"the codes have 8 bits" + reads, [](PackRequest& r) { r.scheme.code = CodeType::kU8; }}});
+}
+
 }  // namespace
 }  // namespace prepack::testing

@@ -28,7 +28,8 @@ const std::map<std::string, size_t> kFilesPerLayout = {{"vllm-cpu/wna16", 39},
                                                        {"zentorch/da8w4", 15},
                                                        {"zentorch/int8", 10},
                                                        {"zentorch/int8-dlp", 5},
-                                                       {"onednn/w8a8", 10}};
+                                                       {"onednn/w8a8", 10},
+                                                       {"kt/amxint8", 6}};
 
 Probe Canonical(const GoldenFile& golden) {
   return {.codes = golden.Panel(), .scales = golden.Scales(), .zero_points = golden.ZeroPoints()};

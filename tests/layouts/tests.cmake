@@ -6,6 +6,7 @@ prepack_add_tests(layouts
   eligibility_test.cpp
   fingerprint_test.cpp
   golden_test.cpp
+  kt_test.cpp
   placement_test.cpp
   round_trip_test.cpp
   runtime_choice_test.cpp

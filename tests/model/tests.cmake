@@ -7,4 +7,5 @@ prepack_add_tests(model
   panel_test.cpp
   scheme_test.cpp
   split_linear_test.cpp
-  stacked_linear_test.cpp)
+  stacked_linear_test.cpp
+  window_linear_test.cpp)

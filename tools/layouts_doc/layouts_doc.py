@@ -29,6 +29,7 @@ CONVERSIONS = [
     ("ct-fp8-block", ""),
     ("ct-fp8-block", "--scheme w8a8"),
     ("gpt-oss-mxfp4", ""),
+    ("ct-int8-moe", ""),
     ("ct-w8a16-g128-sym", "--fallback dequantize"),
     ("gptqmodel-gpt2-w8", "--fallback dequantize"),
 ]
@@ -59,6 +60,8 @@ READERS = {
     "vllm-cpu": VLLM_READERS,
     "zentorch": VLLM_READERS,
     "onednn": f"""- Folders are run by [onednn_consumer](../../examples/onednn_consumer/README.md), and opened by the
+  {PYTHON}""",
+    "kt": f"""- Folders are mapped by [kt-kernel](../kt.md), without a plug-in, and opened by the
   {PYTHON}""",
     "plain": f"""- Folders are loaded by the {PLUG_IN}, where they are
   for vLLM or zentorch, and opened by the {PYTHON}""",

@@ -123,6 +123,12 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(Offers({AcceptableFindings().begin(), AcceptableFindings().end()}))
       ->type_name("FINDING[,FINDING]")
       ->allow_extra_args(false);
+  command
+      .add_option("--numa", numa_nodes,
+                  "For kt: how many NUMA nodes the experts are cut for. Must be the server's "
+                  "--kt-threadpool-count")
+      ->capture_default_str()
+      ->type_name("NODES");
   command.add_flag(
       "--fuse", fuse,
       "Pack q, k and v as one module (qkv_proj), gate and up as another (gate_up_proj), and all "
@@ -145,6 +151,7 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   if (onednn_form == "plain") options.onednn_form = OneDnnForm::kPlain;
   if (onednn_form == "native") options.onednn_form = OneDnnForm::kNative;
   options.fuse = fuse;
+  options.numa_nodes = numa_nodes;
   PREPACK_TRY_ASSIGN(AcceptedFindings accept, AcceptedFindings::Make(accepted, "--accept"));
   options.accepted = std::move(accept);
   return options;

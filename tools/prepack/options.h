@@ -48,6 +48,7 @@ struct PlanFlags {
   std::string onednn_form = "blocked";
   std::vector<std::string> accepted;
   bool fuse = false;
+  uint64_t numa_nodes = 1;
 
   void AddTo(CLI::App& command);
   // kUsage for a --scheme that cannot be read.

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -90,9 +92,14 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
   return rounded;
 }
 
-}  // namespace
-
-namespace {
+// The first code that the kernel misreads.
+std::optional<size_t> FindMisread(const Layout& layout, std::span<const std::byte> codes) {
+  if (!layout.misread_code.has_value() || codes.empty()) return std::nullopt;
+  const void* found =
+      std::memchr(codes.data(), static_cast<uint8_t>(layout.misread_code->code), codes.size());
+  if (found == nullptr) return std::nullopt;
+  return static_cast<size_t>(static_cast<const std::byte*>(found) - codes.data());
+}
 
 std::string_view NameOf(const StoredTensor* tensor) {
   return tensor->name;
@@ -162,9 +169,20 @@ Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
     if (status.ok()) layout.pack_columns(job, buffers.panel, buffers.packed);
     return status;
   }
-  return UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
+  std::optional<size_t> misread;
+  PREPACK_TRY(UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
+    misread = FindMisread(layout, codes);
     layout.pack_codes(job, codes, buffers.packed);
-  });
+  }));
+  if (!misread.has_value()) return {};
+  const MisreadCode& rule = *layout.misread_code;
+  return Unsupported(fmt::format("module {}", module_.linear->module()),
+                     fmt::format("the kernel of {} reads weight ({}, {}) {}", layout.id,
+                                 job.panel.n0 + *misread / job.panel.cols,
+                                 job.panel.k0 + *misread % job.panel.cols, rule.how))
+      .Found(fmt::format("code {}", rule.code))
+      .Expected(std::string(rule.expected))
+      .Hint("Quantize the model again without that code, or serve it with another runtime");
 }
 
 Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,

@@ -16,6 +16,8 @@
 #include "prepack/base/text.h"
 #include "prepack/container/model_config.h"
 #include "prepack/convert/fused_modules.h"
+#include "prepack/convert/module_request.h"
+#include "prepack/convert/whole_mixtures.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
@@ -43,11 +45,6 @@ Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request)
 }
 
 namespace {
-
-std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
-  const std::vector<BiasPlace> biases = FindBiases(checkpoint, linear);
-  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front().tensor->dtype);
-}
 
 // Does the module go with what the config of the checkpoint says of the whole model?
 Eligibility GoesWithModel(const Plan& plan, const PackRequest& request) {
@@ -170,62 +167,6 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.packed_bytes = choice.PartBytes();
 }
 
-// Reads the zero points and scales that some format might have no place for.
-Result<ValueFacts> FactsOf(const QuantizedLinear& linear) {
-  ValueFacts facts;
-  const ActivationScheme& activations = linear.scheme().activations;
-  facts.lacks_input_global_scale = linear.global_scale() && !linear.input_global_scale() &&
-                                   activations.type != ActivationType::kNone;
-  const bool zeros = !linear.scheme().symmetric;
-  const bool scales = linear.stored_scale_dtype() == DType::kF32 && !linear.global_scale();
-  if (!zeros && !scales) return facts;
-  const uint64_t step = std::max<uint64_t>(32, (uint64_t{1} << 18) / linear.groups() / 32 * 32);
-  std::vector<float> scale_values;
-  std::vector<uint8_t> zero_values;
-  for (uint64_t n0 = 0; n0 < linear.n(); n0 += step) {
-    const uint64_t rows = std::min(step, linear.n() - n0);
-    zero_values.resize(zeros ? rows * linear.groups() : 0);
-    scale_values.resize(scales ? rows * linear.groups() : 0);
-    if (zeros) PREPACK_TRY(linear.ReadZeroPoints(n0, rows, zero_values));
-    if (scales) PREPACK_TRY(linear.ReadScales(n0, rows, scale_values));
-    for (const uint8_t zero : zero_values) {
-      facts.has_zero_of_zero |= zero == 0;
-      facts.has_zero_beyond |= zero >> linear.scheme().bits != 0;
-    }
-    for (const float scale : scale_values) {
-      facts.has_scale_beyond_half |= RoundTo(DType::kF16, scale) != scale;
-    }
-  }
-  return facts;
-}
-
-// How many experts of a mixture the module is.
-uint64_t ExpertsIn(const QuantizedLinear& linear) {
-  if (linear.stacked_experts() > 0) return linear.stacked_experts();
-  return IsExpert(linear.module()) ? 1 : 0;
-}
-
-// What the plan asks the layouts for, if the kernel gets these activations.
-Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                               const ActivationScheme& activations, const PlanOptions& options,
-                               const Plan& plan) {
-  PackRequest asked = {.scheme = linear.scheme(),
-                       .n = linear.n(),
-                       .k = linear.k(),
-                       .activation_dtype = plan.activation_dtype,
-                       .stored_scale_dtype = linear.stored_scale_dtype(),
-                       .bias_dtype = BiasDType(checkpoint, linear),
-                       .reordered = linear.reordered(),
-                       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
-                       .experts = ExpertsIn(linear),
-                       .exact_scales = options.exact_scales};
-  asked.scheme.activations = activations;
-  if (plan.target->checkpoint) {
-    PREPACK_TRY_ASSIGN(asked.facts, FactsOf(linear));
-  }
-  return asked;
-}
-
 // What becomes of the module if its kernel gets these activations.
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                             const ActivationScheme& activations, const PlanOptions& options,
@@ -253,7 +194,8 @@ Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                   const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
   ActivationScheme activations = linear.scheme().activations;
   if (!plan.target->checkpoint) {
-    PREPACK_TRY_ASSIGN(activations, schemes.ActivationsOf(linear.module(), linear.scheme()));
+    const std::string_view whole = ParseNodeShare(linear.module()).module;
+    PREPACK_TRY_ASSIGN(activations, schemes.ActivationsOf(whole, linear.scheme()));
   }
   PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, linear, activations, options, plan));
   AddModule(std::move(module), plan);
@@ -541,6 +483,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   PlanOptions options = wanted;
   if (target->HoldsNoCodes()) options.fallback = Fallback::kDequantize;
   PREPACK_TRY(CheckFormIsForTarget(options, *target));
+  PREPACK_TRY(CheckNodesAreForTarget(options, *target));
   PREPACK_TRY(CheckOptionsAreForTarget(options, *target));
   PREPACK_TRY_ASSIGN(SchemeChooser schemes, SchemeChooser::Make(options.schemes, *target));
 
@@ -561,11 +504,14 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
     if (!fused.ok()) return fused.status();
     taken = *std::move(fused);
   }
-  PREPACK_TRY_ASSIGN(const std::vector<const QuantizedLinear*> modules,
+  PREPACK_TRY_ASSIGN(std::vector<const QuantizedLinear*> modules,
                      ModulesOf(checkpoint, model, taken, plan));
   if (target->model_wide != nullptr) {
     PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
   }
+  PREPACK_TRY_ASSIGN(plan.incomplete_mixtures,
+                     IncompleteMixtures(checkpoint, modules, options, schemes, plan));
+  PREPACK_TRY(CutMixtures(options.numa_nodes, modules, plan));
   for (const QuantizedLinear* linear : modules) {
     PREPACK_TRY(PlanModule(checkpoint, *linear, options, schemes, plan));
   }

@@ -5,9 +5,11 @@
 // CPU that runs it, which need not be the one that packs.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,6 +70,8 @@ struct PlanOptions {
   AcceptedFindings accepted = {};
   // Pack modules as one if runtimes run them as one, see convert/fused_modules.h.
   bool fuse = false;
+  // For how many NUMA nodes a runtime that holds their shares of experts apart is to have them.
+  uint64_t numa_nodes = 1;
 };
 
 // One layout of the target, and whether it takes the module.
@@ -142,11 +146,15 @@ struct Plan {
   std::string model_wide = {};
   // The class of the model, where it reads experts as one tensor per layer; see ClassWithStacks.
   std::string_view class_with_stacks = {};
+  // Where layouts take whole mixtures only: those that lack an expert, or have one that no layout
+  // takes, see MixtureOf.
+  std::set<std::string, std::less<>> incomplete_mixtures = {};
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.
   std::vector<std::unique_ptr<QuantizedLinear>> fused;
-  // Pieces of modules that checkpoints have one by one. The plans of modules refer to them.
+  // Pieces of modules that checkpoints have one by one, and shares of NUMA nodes. The plans of
+  // modules refer to them.
   std::vector<std::unique_ptr<QuantizedLinear>> pieces;
   // Name of what was not fused although that was asked for → why.
   std::map<std::string, std::string> apart;

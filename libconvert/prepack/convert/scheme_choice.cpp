@@ -64,6 +64,7 @@ Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices,
                                           const Target& target) {
   SchemeChooser chooser;
   chooser.eight_bit_experts_ = target.eight_bit_experts;
+  chooser.eight_bit_int8_experts_ = target.eight_bit_int8_experts;
   for (const SchemeChoice& choice : choices) {
     PREPACK_TRY_ASSIGN(ModulePattern modules, ModulePattern::Make(choice.pattern, choice.Text()));
     chooser.rules_.push_back({.choice = choice, .modules = std::move(modules)});
@@ -76,6 +77,9 @@ std::optional<ActivationScheme> SchemeChooser::ByDefault(std::string_view module
   const bool wide = weights.activations.type == ActivationType::kNone;
   if (eight_bit_experts_ && wide && weights.code == CodeType::kU4 && IsExpert(module)) {
     if (const auto eight = ActivationsFor(weights, WantedScheme::kW4A8)) return eight;
+  }
+  if (eight_bit_int8_experts_ && wide && weights.code == CodeType::kS8 && IsExpert(module)) {
+    if (const auto eight = ActivationsFor(weights, WantedScheme::kW8A8)) return eight;
   }
   return ActivationsFor(weights, WantedScheme::kAuto);
 }

@@ -48,6 +48,7 @@ class SchemeChooser {
 
   std::vector<Rule> rules_;
   bool eight_bit_experts_ = false;
+  bool eight_bit_int8_experts_ = false;
 };
 
 }  // namespace prepack

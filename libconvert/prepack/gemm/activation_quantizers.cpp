@@ -116,6 +116,20 @@ QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k) {
   return rows;
 }
 
+QuantizedRows QuantizeKt(std::span<const float> x, uint64_t k) {
+  constexpr float kInverse127 = 1.0F / 127.0F;  // the wheel's compiler made it of / 127
+  QuantizedRows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const float scale = LargestMagnitude(row) * kInverse127;
+    const float inverse = scale != 0 ? 1.0F / scale : 0.0F;
+    for (const float value : row) rows.values.push_back(ToS8(value * inverse));
+    rows.scales.push_back(scale);
+    rows.zero_points.push_back(0);
+  }
+  return rows;
+}
+
 QuantizedRows Shifted(QuantizedRows rows, int shift) {
   for (int16_t& value : rows.values) value = static_cast<int16_t>(value + shift);
   for (int64_t& zero_point : rows.zero_points) zero_point += shift;

@@ -35,6 +35,9 @@ QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale, 
 // zentorch's dynamic quantizer: s8, by a true division; a scale is at least 1e-10.
 QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k);
 
+// kt-kernel's BufferA of int8: s8, by two inverses; a row of zeros has scale 0 and values 0.
+QuantizedRows QuantizeKt(std::span<const float> x, uint64_t k);
+
 // `rows` with the same meaning and every value larger by `shift`.
 QuantizedRows Shifted(QuantizedRows rows, int shift);
 

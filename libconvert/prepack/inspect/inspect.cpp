@@ -9,6 +9,8 @@
 #include "prepack/convert/plan.h"
 #include "prepack/formats/finding.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/layouts/table.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -62,6 +64,18 @@ TargetUse UseOf(const Plan& plan) {
   return use;
 }
 
+// What a runtime that runs nothing but the experts of mixtures takes of a model without is not
+// worth a line.
+bool IsFor(const Target& target, const QuantizedModel& model) {
+  const std::vector<const Layout*> layouts = LayoutsOfTarget(target.id);
+  const bool has_others = std::ranges::any_of(layouts, [](const Layout* layout) {
+    return !layout->for_experts && !layout->for_dequantized;
+  });
+  return has_others || std::ranges::any_of(model.modules, [](const auto& linear) {
+           return IsExpert(linear->module());
+         });
+}
+
 }  // namespace
 
 double TargetUse::BitsPerWeight() const {
@@ -73,6 +87,7 @@ std::vector<TargetUse> UseOfTargets(const Checkpoint& checkpoint, const Quantize
   if (model.modules.empty()) return uses;
   for (const Target& target : AllTargets()) {
     if (target.checkpoint) continue;  // their plans read zero points and scales
+    if (!IsFor(target, model)) continue;
     const Result<Plan> plan =
         MakePlan(checkpoint, model, {.target = std::string(target.id), .schemes = {}});
     if (plan.ok()) {

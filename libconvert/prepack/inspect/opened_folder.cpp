@@ -9,6 +9,7 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/packed/node_shares.h"
 
 namespace prepack {
 namespace {
@@ -72,6 +73,7 @@ Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,
       path.empty() ? RecordedSource(packed) : std::optional(path);
   if (!found) return std::optional<OpenedFolder>();
   PREPACK_TRY_ASSIGN(OpenedFolder opened, OpenedFolder::Open(*found));
+  if (opened.model) CutAsPacked(packed.manifest(), *opened.model);
   return std::optional(std::move(opened));
 }
 

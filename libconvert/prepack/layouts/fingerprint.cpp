@@ -225,9 +225,10 @@ std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& reques
 namespace {
 
 // 96 = 3 · 32 output and 160 = 5 · 32 input channels: no powers of two, and multiples of the block
-// of every layout. Groups of 32 make five of them.
+// of nearly every layout. Groups of 32 make five of them.
 constexpr uint64_t kProbeN = 96;
 constexpr uint64_t kProbeK = 160;
+constexpr uint64_t kWideProbeK = 320;  // 5 · 64, for layouts that take no 160
 constexpr uint64_t kProbeGroup = 32;
 constexpr uint64_t kProbeSeed =
     20240914;  // any fixed number; changing it changes every fingerprint
@@ -242,23 +243,32 @@ void HashModule(const Layout& layout, const PackRequest& request, Xxh3Hasher& ha
   }
 }
 
-}  // namespace
-
-std::string PackingFingerprint(const Layout& layout) {
-  Xxh3Hasher hasher;
+// How many modules of K input channels the layout took.
+size_t HashModules(const Layout& layout, uint64_t k, Xxh3Hasher& hasher) {
   const auto schemes = layout.checkpoint ? CheckpointProbeSchemes : ProbeSchemes;
-  for (const Scheme& scheme : schemes(kProbeN, kProbeK, kProbeGroup)) {
+  size_t taken = 0;
+  for (const Scheme& scheme : schemes(kProbeN, k, kProbeGroup)) {
     for (const DType activations : {DType::kBF16, DType::kF16}) {
       PackRequest request;
       request.scheme = scheme;
       request.n = kProbeN;
-      request.k = kProbeK;
+      request.k = k;
       request.activation_dtype = activations;
       request.stored_scale_dtype = DType::kF32;
       SetModuleKind(layout, request);
-      if (layout.eligible(request).ok) HashModule(layout, request, hasher);
+      if (!layout.eligible(request).ok) continue;
+      HashModule(layout, request, hasher);
+      ++taken;
     }
   }
+  return taken;
+}
+
+}  // namespace
+
+std::string PackingFingerprint(const Layout& layout) {
+  Xxh3Hasher hasher;
+  if (HashModules(layout, kProbeK, hasher) == 0) HashModules(layout, kWideProbeK, hasher);
   return hasher.HexDigest();
 }
 

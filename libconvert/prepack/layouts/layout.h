@@ -52,6 +52,10 @@ struct PackRequest {
   bool reordered = false;     // the module has a k_order, which the consumer applies to x
   bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
   ValueFacts facts = {};      // known where a checkpoint is made
+  bool unnamed = false;       // the runtime has no name for it, see Layout::is_named
+  // It is an expert, and an expert of the same layer is missing or cannot be packed. Known where
+  // layouts take whole mixtures only.
+  bool mixture_incomplete = false;
   // How many experts of a mixture it holds, which an op of its own runs; 0: it is no expert. Those
   // of more than one are stacked: N counts the output channels of all, expert after expert.
   uint64_t experts = 0;
@@ -300,6 +304,14 @@ struct ScaleLimits {
   bool (*misreads)(float scale, uint8_t code) = nullptr;
 };
 
+// A signed code of 8 bits that the kernel reads as another number. A module with one is refused
+// while it is packed, because finding out earlier would take reading all of it.
+struct MisreadCode {
+  int8_t code = 0;
+  std::string_view how = {};       // "as … where …"
+  std::string_view expected = {};  // the codes that are read right
+};
+
 // Sums of weights per channel for activations with zero points, see PackScaledSums.
 struct WeightSumRow {
   std::string_view name = {};  // empty: the layout has none
@@ -345,6 +357,7 @@ struct Layout {
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
   bool for_experts = false;      // takes only experts of a mixture
+  bool whole_mixtures = false;   // the runtime wants all experts of a layer, or none
   // Does the runtime's op for experts read those of a layer as one tensor per part? It is what the
   // experts are packed to one by one, one after another.
   bool stacks_experts = false;
@@ -366,9 +379,13 @@ struct Layout {
   PartRow weight = {};
   ScaleRow scales = {};
   ScaleLimits scale_limits = {};
+  std::optional<MisreadCode> misread_code = {};
   ZeroPointRow zero_points = {};
   WeightSumRow weight_sums = {};
   StoredDType bias = DType::kF32;  // of a checkpoint: as stored, whatever stands here
+  // Has the runtime a name for the module? Null: for any.
+  bool (*is_named)(std::string_view module) = nullptr;
+  bool IsNamed(std::string_view module) const { return is_named == nullptr || is_named(module); }
   // The name of a part's tensor; null: MODULE.PART.
   std::string (*tensor_name)(std::string_view module, const PartSpec& part) = nullptr;
   std::string TensorName(std::string_view module, const PartSpec& part) const;

@@ -30,6 +30,9 @@ constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
     Target{"onednn", "programs that call oneDNN's matmul"},
+    Target{.id = "kt",
+           .runtime = "KTransformers (kt-kernel with SGLang)",
+           .eight_bit_int8_experts = true},
     Target{kCompressedTensors, "compressed-tensors: vLLM, transformers, SGLang", false, true,
            "compressed-tensors"},
     Target{kOldCompressedTensors, "compressed-tensors before 0.18", false, true,
@@ -48,10 +51,10 @@ constexpr std::array kTargets = {
 
 // One row per layout, in order of preference within a target.
 constexpr auto kLayouts = std::to_array<const Layout*>({
-    &kVllmWna16,        &kVllmInt4W4A8,     &kVllmInt8Vnni,    &kVllmInt8Plain, &kVllmFp8Vnni,
-    &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,       &kVllmBf16Vnni,  &kZentorchWoq,
-    &kZentorchDa8w4,    &kZentorchInt8,     &kZentorchInt8Dlp, &kOneDnnW4A16,   &kOneDnnW4A8,
-    &kOneDnnW8A8,       &kPlainBf16,        &kPlainBf16Conv1d, &kBf16Experts,
+    &kVllmWna16,        &kVllmInt4W4A8,     &kVllmInt8Vnni,    &kVllmInt8Plain,   &kVllmFp8Vnni,
+    &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,       &kVllmBf16Vnni,    &kZentorchWoq,
+    &kZentorchDa8w4,    &kZentorchInt8,     &kZentorchInt8Dlp, &kOneDnnW4A16,     &kOneDnnW4A8,
+    &kOneDnnW8A8,       &kKtAmxInt8,        &kPlainBf16,       &kPlainBf16Conv1d, &kBf16Experts,
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({

@@ -25,6 +25,8 @@ struct Target {
   // Of a checkpoint whose config says something once for all modules that differ in it: what the
   // request has, for people. Null: nothing.
   std::string (*model_wide)(const PackRequest& request) = nullptr;
+  // Its ops for experts of 8-bit integers quantize activations to 8 bits; it has no others.
+  bool eight_bit_int8_experts = false;
 
   // Is it a checkpoint that is not quantized?
   bool HoldsNoCodes() const { return checkpoint && format.empty(); }
@@ -92,6 +94,7 @@ extern const Layout kModelOptFp8;
 extern const Layout kModelOptMxfp8;
 extern const Layout kModelOptNvfp4;
 extern const Layout kGptqV2;
+extern const Layout kKtAmxInt8;
 extern const Layout kOneDnnW4A16;
 extern const Layout kOneDnnW4A8;
 extern const Layout kOneDnnW8A8;

@@ -84,6 +84,14 @@ std::optional<ExpertName> ParseExpertName(std::string_view module) {
   return std::nullopt;
 }
 
+NodeShare ParseNodeShare(std::string_view module) {
+  constexpr std::string_view kNode = ".numa";
+  const std::string_view front = ModuleOf(module);
+  const auto node = ParseUint(LastPart(module));
+  if (!node || !front.ends_with(kNode)) return {.module = module};
+  return {.module = front.substr(0, front.size() - kNode.size()), .node = *node, .is_share = true};
+}
+
 bool IsDecoderModule(std::string_view module) {
   const auto layer = ParseLayerName(module);
   return layer && std::ranges::find(kDecoderLists, layer->list) != kDecoderLists.end();

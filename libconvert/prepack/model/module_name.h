@@ -57,6 +57,16 @@ struct ExpertName {
 // nullopt for any other module.
 std::optional<ExpertName> ParseExpertName(std::string_view module);
 
+// The share of a module that one NUMA node of a machine computes, where a runtime holds those
+// apart: "….down_proj.numa.1" is that of node 1. Any other module is the only share of itself.
+struct NodeShare {
+  std::string_view module;
+  uint64_t node = 0;
+  bool is_share = false;
+};
+
+NodeShare ParseNodeShare(std::string_view module);
+
 // Whether a module lies in a list of layers that has the name which decoders have.
 bool IsDecoderModule(std::string_view module);
 

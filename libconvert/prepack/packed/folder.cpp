@@ -14,6 +14,7 @@
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/table.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/node_shares.h"
 
 namespace prepack {
 
@@ -100,6 +101,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   PackedModule module;
   module.folder_ = &folder;
   module.name_ = &name;
+  module.nodes_ = NodesOf(folder.manifest(), name);
   module.layout_ = FindLayout(record.layout);
   if (module.layout_ == nullptr) {
     return Unsupported(where, "this version does not know the layout").Found(record.layout);

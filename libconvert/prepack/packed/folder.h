@@ -64,6 +64,8 @@ class PackedModule {
   // The modules of the source that it was made of, in the order of their output channels: mostly
   // itself alone.
   const std::vector<FusedMember>& members() const { return members_; }
+  // For how many NUMA nodes the module that this is a share of was cut; 1: it is no share.
+  uint64_t nodes() const { return nodes_; }
   const StackedEnds& member_ends() const { return member_ends_; }
 
   const std::vector<PartSpec>& parts() const { return specs_; }
@@ -107,6 +109,7 @@ class PackedModule {
   std::vector<PartSpec> specs_;
   std::map<PartRole, TensorRecord> parts_;
   std::optional<uint64_t> expert_;
+  uint64_t nodes_ = 1;
 };
 
 }  // namespace prepack

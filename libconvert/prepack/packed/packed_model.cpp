@@ -14,6 +14,7 @@
 
 #include "prepack/base/memory.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/model/module_name.h"
 #include "prepack/model/split_linear.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
@@ -277,6 +278,11 @@ Result<QuantizedModel> ReadPackedModel(const Checkpoint& checkpoint) {
   model.format = kPackedFormat;
   model.quantization_config = JsonMember(checkpoint.config(), "quantization_config");
   for (const auto& [name, record] : manifest.modules) {
+    if (ParseNodeShare(name).is_share) {
+      return Unsupported(fmt::format("module {}", name),
+                         "it is the share of one NUMA node (convert --numa)")
+          .Hint("Convert the checkpoint that the folder was made from");
+    }
     PREPACK_TRY(AddModules(folder, name, record, model));
   }
   std::ranges::sort(model.modules, {},

@@ -12,6 +12,7 @@
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/reference.h"
+#include "prepack/model/module_name.h"
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {
@@ -170,11 +171,31 @@ void KeepRows(uint64_t step, DecodedRows& decoded) {
 
 }  // namespace
 
+namespace {
+
+// The share of a NUMA node: of down_proj and w2 input channels, else output channels.
+Status DecodeShare(const SecondDecoder& source, const PackedModule& packed, const InputSlab& inputs,
+                   uint64_t n0, uint64_t rows, DecodedRows& out) {
+  const NodeShare share = ParseNodeShare(packed.name());
+  const std::string module(share.module);
+  const auto [n, k] = std::pair(packed.request().n, packed.request().k);
+  if (!module.ends_with(".down_proj") && !module.ends_with(".w2")) {
+    return source.DecodeSlab(module, k, inputs, share.node * n + n0, rows, out);
+  }
+  const InputSlab slab{.k0 = share.node * k + inputs.k0, .inputs = inputs.inputs};
+  return source.DecodeSlab(module, packed.nodes() * k, slab, n0, rows, out);
+}
+
+}  // namespace
+
 Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed, uint64_t n0,
                         uint64_t rows, DecodedRows& out, const std::optional<InputSlab>& slab) {
   const uint64_t k = packed.request().k;
   const InputSlab inputs = slab.value_or(InputSlab{.k0 = 0, .inputs = k});
   const std::vector<FusedMember>& members = packed.members();
+  if (ParseNodeShare(packed.name()).is_share) {
+    return DecodeShare(source, packed, inputs, n0, rows, out);
+  }
   // The common case needs no copy.
   if (members.size() == 1) {
     const auto piece = source.FindInStack(members.front().module, packed.request().n);

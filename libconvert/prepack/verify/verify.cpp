@@ -27,6 +27,7 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/node_shares.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/packed/split_experts.h"
 #include "prepack/verify/exactness.h"
@@ -243,6 +244,7 @@ Status Verification::RunExactness(const Checkpoint& source) {
   PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(source, accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
   PREPACK_TRY(SplitAsPacked(folder_.manifest(), source.config(), model));
+  CutAsPacked(folder_.manifest(), model);
   // By then its memory is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));

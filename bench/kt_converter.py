@@ -1,0 +1,117 @@
+"""kt-kernel's own converter and prepack side by side, on the same experts.
+
+    python kt_converter.py make FOLDER [EXPERTS LAYERS]      # writes FOLDER/bf16 and FOLDER/int8: the same model
+    python kt_converter.py theirs SCRIPT FOLDER/bf16 OUT     # runs kt-kernel's scripts/convert_cpu_weights.py
+    python kt_converter.py compare OURS THEIRS               # every tensor of experts, byte for byte
+
+with kt-kernel 0.7.2, torch and safetensors; the converter is in kt-kernel's repository, not in its package. Run
+`theirs` and prepack under /usr/bin/time -v. The experts have the size of Qwen3-30B-A3B's. Weights are code · 2^e with a
+code of ±127 in every channel, so kt-kernel's quantizer finds the very codes and scales of the int8 checkpoint.
+
+kt-kernel asks for pinned memory, which torch gives out only beside a GPU; `theirs` gives it ordinary memory instead,
+and changes nothing else.
+"""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+HIDDEN, NEURONS = 2048, 768
+CONFIG = Path(__file__).parents[1] / "fixtures" / "checkpoints" / "ct-int8-moe" / "config.json"
+
+
+def config(experts, layers):
+    return json.loads(CONFIG.read_text()) | {
+        "hidden_size": HIDDEN, "moe_intermediate_size": NEURONS, "intermediate_size": NEURONS, "num_experts": experts,
+        "num_hidden_layers": layers, "num_experts_per_tok": 8}
+
+
+def others(layer, experts):
+    shapes = {"self_attn.q_proj": (64, HIDDEN), "self_attn.k_proj": (32, HIDDEN), "self_attn.v_proj": (32, HIDDEN),
+              "self_attn.o_proj": (HIDDEN, 64), "self_attn.q_norm": (32,), "self_attn.k_norm": (32,),
+              "mlp.gate": (experts, HIDDEN), "input_layernorm": (HIDDEN,), "post_attention_layernorm": (HIDDEN,)}
+    return {f"model.layers.{layer}.{name}.weight": torch.zeros(shape, dtype=torch.bfloat16)
+            for name, shape in shapes.items()}
+
+
+def make(folder, experts, layers):
+    random = torch.Generator().manual_seed(1)
+    sizes = {"gate_proj": (NEURONS, HIDDEN), "up_proj": (NEURONS, HIDDEN), "down_proj": (HIDDEN, NEURONS)}
+    plain = config(experts, layers)
+    quantized = dict(plain)
+    del plain["quantization_config"]
+    for kind, text in (("bf16", plain), ("int8", quantized)):
+        (folder / kind).mkdir(parents=True)
+        (folder / kind / "config.json").write_text(json.dumps(text, indent=2))
+    index = {"bf16": {}, "int8": {}}
+    for layer in range(layers):
+        files = {"bf16": others(layer, experts), "int8": others(layer, experts)}
+        if layer == 0:
+            for tensors in files.values():
+                tensors["model.embed_tokens.weight"] = torch.zeros(32, HIDDEN, dtype=torch.bfloat16)
+                tensors["model.norm.weight"] = torch.zeros(HIDDEN, dtype=torch.bfloat16)
+        for expert in range(experts):
+            for projection, (n, k) in sizes.items():
+                name = f"model.layers.{layer}.mlp.experts.{expert}.{projection}.weight"
+                codes = torch.randint(-127, 128, (n, k), dtype=torch.int8, generator=random)
+                codes[torch.arange(n), torch.randint(0, k, (n,), generator=random)] = 127
+                scale = torch.exp2(torch.randint(-14, -10, (n, 1), generator=random).float()).bfloat16()
+                files["bf16"][name] = codes.bfloat16() * scale
+                files["int8"][name], files["int8"][name + "_scale"] = codes, scale
+        for kind, tensors in files.items():
+            file = f"model-{layer + 1:05}-of-{layers:05}.safetensors"
+            save_file(tensors, folder / kind / file, {"format": "pt"})
+            index[kind] |= dict.fromkeys(tensors, file)
+    for kind, weights in index.items():
+        text = json.dumps({"metadata": {}, "weight_map": weights})
+        (folder / kind / "model.safetensors.index.json").write_text(text)
+
+
+def theirs(script, source, out):
+    ordinary_empty = torch.empty
+
+    def empty(*args, **options):
+        options.pop("pin_memory", None)
+        return ordinary_empty(*args, **options)
+
+    torch.empty = empty
+    sys.argv = [script, "--input-path", source, "--input-type", "bf16", "--output", out, "--quant-method", "int8",
+                "--cpuinfer-threads", "2", "--threadpool-count", "1"]
+    runpy.run_path(script, run_name="__main__")
+
+
+def tensors_of(folder):
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():
+                if "_exps." in name:
+                    yield name, file.get_tensor(name)
+
+
+def compare(ours, other):
+    own = dict(tensors_of(ours))
+    names, size = set(), 0
+    for name, tensor in tensors_of(other):
+        assert torch.equal(own[name].flatten().view(torch.uint8), tensor.flatten().view(torch.uint8)), name
+        names.add(name)
+        size += tensor.nbytes
+    assert names == set(own), names ^ set(own)
+    print(f"{len(names)} tensors, {size} bytes, all equal")
+
+
+def main():
+    command, *arguments = sys.argv[1:]
+    if command == "make":
+        folder, experts, layers = arguments if len(arguments) > 1 else (*arguments, 64, 4)
+        make(Path(folder), int(experts), int(layers))
+    else:
+        {"theirs": theirs, "compare": compare}[command](*arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+#ifndef PREPACK_CONVERT_MODULE_REQUEST_H_
+#define PREPACK_CONVERT_MODULE_REQUEST_H_
+
+#include <string_view>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/convert/plan.h"
+#include "prepack/layouts/layout.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+// What the plan asks the layouts for, if the kernel gets these activations. Of the plan: the
+// target, the dtype of activations, and incomplete_mixtures. Errors come from reading the source.
+Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                               const ActivationScheme& activations, const PlanOptions& options,
+                               const Plan& plan);
+
+// "model.layers.3.mlp.experts" of one of its experts; empty for any other module.
+std::string_view MixtureOf(std::string_view module);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_MODULE_REQUEST_H_

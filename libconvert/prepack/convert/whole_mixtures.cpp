@@ -1,0 +1,100 @@
+#include "prepack/convert/whole_mixtures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "prepack/convert/module_request.h"
+#include "prepack/layouts/table.h"
+#include "prepack/model/module_name.h"
+#include "prepack/packed/node_shares.h"
+
+namespace prepack {
+namespace {
+
+std::vector<const Layout*> LayoutsOfMixtures(const Target& target) {
+  std::vector<const Layout*> layouts = LayoutsOfTarget(target.id);
+  std::erase_if(layouts, [](const Layout* layout) { return !layout->whole_mixtures; });
+  return layouts;
+}
+
+// What is known of the experts of one mixture.
+struct MixtureCount {
+  std::set<uint64_t> experts;
+  std::set<std::string_view> projections;
+  size_t taken = 0;  // modules
+  bool refused = false;
+
+  bool IsComplete() const {
+    constexpr size_t kGateUpDown = 3;
+    return !refused && projections.size() == kGateUpDown && taken == experts.size() * kGateUpDown &&
+           *experts.rbegin() + 1 == experts.size();
+  }
+};
+
+}  // namespace
+
+Result<std::set<std::string, std::less<>>> IncompleteMixtures(
+    const Checkpoint& checkpoint, std::span<const QuantizedLinear* const> modules,
+    const PlanOptions& options, SchemeChooser& schemes, const Plan& plan) {
+  const std::vector<const Layout*> layouts = LayoutsOfMixtures(*plan.target);
+  if (layouts.empty()) return std::set<std::string, std::less<>>();
+  std::map<std::string, MixtureCount, std::less<>> mixtures;
+  for (const QuantizedLinear* linear : modules) {
+    const auto expert = ParseExpertName(linear->module());
+    if (!expert) continue;
+    PREPACK_TRY_ASSIGN(const ActivationScheme activations,
+                       schemes.ActivationsOf(linear->module(), linear->scheme()));
+    PREPACK_TRY_ASSIGN(const PackRequest request,
+                       RequestFor(checkpoint, *linear, activations, options, plan));
+    MixtureCount& mixture = mixtures[std::string(expert->mixture)];
+    mixture.experts.insert(expert->index);
+    mixture.projections.insert(expert->projection);
+    const bool taken = std::ranges::any_of(
+        layouts, [&](const Layout* layout) { return layout->Takes(request).ok; });
+    mixture.refused |= !taken;
+    mixture.taken += taken ? 1 : 0;
+  }
+  std::set<std::string, std::less<>> incomplete;
+  for (const auto& [name, mixture] : mixtures) {
+    if (!mixture.IsComplete()) incomplete.insert(name);
+  }
+  return incomplete;
+}
+
+Status CutMixtures(uint64_t nodes, std::vector<const QuantizedLinear*>& modules, Plan& plan) {
+  if (nodes < 2) return {};
+  std::vector<const QuantizedLinear*> cut;
+  for (const QuantizedLinear* linear : modules) {
+    const std::string_view mixture = MixtureOf(linear->module());
+    if (mixture.empty() || plan.incomplete_mixtures.contains(mixture)) {
+      cut.push_back(linear);
+      continue;
+    }
+    PREPACK_TRY_ASSIGN(std::vector<std::unique_ptr<QuantizedLinear>> shares,
+                       CutForNodes(*linear, nodes));
+    for (auto& share : shares) {
+      cut.push_back(share.get());
+      plan.pieces.push_back(std::move(share));
+    }
+  }
+  modules = std::move(cut);
+  return {};
+}
+
+Status CheckNodesAreForTarget(const PlanOptions& options, const Target& target) {
+  if (options.numa_nodes == 0 || options.numa_nodes > kMostNodes) {
+    return Usage("--numa", "not a number of NUMA nodes")
+        .Found(fmt::format("{}", options.numa_nodes))
+        .Expected(fmt::format("1 to {}", kMostNodes));
+  }
+  if (options.numa_nodes == 1 || !LayoutsOfMixtures(target).empty()) return {};
+  return Usage("--numa", "this option is only for another target")
+      .Found(fmt::format("--target {}", target.id))
+      .Expected(fmt::format("--target {}", kKtAmxInt8.target));
+}
+
+}  // namespace prepack

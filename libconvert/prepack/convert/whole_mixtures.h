@@ -1,0 +1,36 @@
+#ifndef PREPACK_CONVERT_WHOLE_MIXTURES_H_
+#define PREPACK_CONVERT_WHOLE_MIXTURES_H_
+
+// Runtimes that read all experts of a layer or none (Layout::whole_mixtures), and hold those of
+// each NUMA node apart (packed/node_shares.h).
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/convert/plan.h"
+#include "prepack/convert/scheme_choice.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+// The mixtures that no layout of whole mixtures can take. Empty for a target without such layouts.
+Result<std::set<std::string, std::less<>>> IncompleteMixtures(
+    const Checkpoint& checkpoint, std::span<const QuantizedLinear* const> modules,
+    const PlanOptions& options, SchemeChooser& schemes, const Plan& plan);
+
+// Replaces the experts of the other mixtures by their shares, which the plan then owns. kUsage
+// where channels do not divide.
+Status CutMixtures(uint64_t nodes, std::vector<const QuantizedLinear*>& modules, Plan& plan);
+
+// kUsage for a --numa that is out of range, or for a target without such layouts.
+Status CheckNodesAreForTarget(const PlanOptions& options, const Target& target);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_WHOLE_MIXTURES_H_

@@ -90,7 +90,8 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   record.layout = plan.chosen->id;
   record.scheme = plan.request.scheme;
   const ActivationScheme& stored = plan.linear->scheme().activations;
-  if (!plan.dequantized && stored != record.scheme.activations) record.source_activations = stored;
+  const bool plain = record.scheme.code == CodeType::kBF16;
+  if (!plain && stored != record.scheme.activations) record.source_activations = stored;
   record.n = plan.request.n;
   record.k = plan.request.k;
   record.stored_scale_dtype = plan.request.stored_scale_dtype;

@@ -57,13 +57,13 @@ std::string WhyBiasesDiffer(const Checkpoint& checkpoint, const Members& members
 
 // Makes one module of the members, or says why not.
 Status Fuse(const Checkpoint& checkpoint, const std::string& name, Members members,
-            uint64_t experts, FusedModules& fused) {
+            uint64_t experts, bool for_values, FusedModules& fused) {
   std::string why_not = WhyBiasesDiffer(checkpoint, members);
   if (why_not.empty() && HasTensorsOf(checkpoint, name)) {
     why_not = "the checkpoint already has tensors with this name";
   }
   if (why_not.empty()) {
-    auto whole = Stack(name, std::move(members), experts);
+    auto whole = Stack(name, std::move(members), experts, for_values);
     if (whole.ok()) {
       fused.modules.push_back(*std::move(whole));
       return {};
@@ -86,7 +86,7 @@ Status FuseSet(const Checkpoint& checkpoint, const QuantizedModel& model, const 
     fused.apart[name] = fmt::format("{} is missing or not quantized", sibling);
     return {};
   }
-  return Fuse(checkpoint, name, std::move(members), 0, fused);
+  return Fuse(checkpoint, name, std::move(members), 0, false, fused);
 }
 
 // Modules of an expert that the op reads as one, in its order.
@@ -157,7 +157,7 @@ std::string WhyNoStack(const ExpertPieces& stack) {
 }
 
 Status FuseExperts(const Checkpoint& checkpoint, const std::string& name, ExpertPieces stack,
-                   FusedModules& fused) {
+                   bool for_values, FusedModules& fused) {
   std::ranges::sort(stack.pieces, {}, [](const ExpertPieces::Piece& piece) {
     return std::pair(piece.expert, piece.place);
   });
@@ -169,12 +169,12 @@ Status FuseExperts(const Checkpoint& checkpoint, const std::string& name, Expert
   members.reserve(stack.pieces.size());
   for (const ExpertPieces::Piece& piece : stack.pieces) members.push_back(piece.linear);
   const uint64_t experts = members.size() / stack.per_expert;
-  return Fuse(checkpoint, name, std::move(members), experts, fused);
+  return Fuse(checkpoint, name, std::move(members), experts, for_values, fused);
 }
 }  // namespace
 
 Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                                  bool stack_experts, bool siblings) {
+                                  bool stack_experts, bool siblings, bool for_values) {
   std::map<std::pair<std::string, std::string_view>, const SiblingSet*> sets;
   std::map<std::string, ExpertPieces> stacks;
   for (const auto& linear : model.modules) {
@@ -194,7 +194,7 @@ Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedM
     PREPACK_TRY(FuseSet(checkpoint, model, place.first, *set, fused));
   }
   for (auto& [name, stack] : stacks) {
-    PREPACK_TRY(FuseExperts(checkpoint, name, std::move(stack), fused));
+    PREPACK_TRY(FuseExperts(checkpoint, name, std::move(stack), for_values, fused));
   }
   return fused;
 }

@@ -27,7 +27,8 @@ struct FusedModules {
 // `stack_experts`, the experts of a mixture, gate and up as one stack, down as another. Errors come
 // from reading the source.
 Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                                  bool stack_experts, bool siblings = true);
+                                  bool stack_experts, bool siblings = true,
+                                  bool for_values = false);
 
 }  // namespace prepack
 

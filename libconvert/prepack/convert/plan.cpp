@@ -319,8 +319,8 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(FusedModules fused,
-                     FuseSiblings(checkpoint, model, HasStacks(*plan.target), options.fuse));
+  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(*plan.target),
+                                                      options.fuse, plan.target->HoldsNoCodes()));
   plan.apart = std::move(fused.apart);
   std::vector<std::optional<ModulePlan>> planned;
   planned.reserve(fused.modules.size());

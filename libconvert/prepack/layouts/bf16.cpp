@@ -92,9 +92,8 @@ uint64_t ElementByInputs(const PackRequest& request, const ExpertRows& part, uin
 
 uint64_t WeightBitByInputs(const PackRequest& request, uint64_t n, uint64_t k) {
   uint64_t element = 0;
-  ForExpertsOf(request, n, 1, [&](const ExpertRows& part) {
-    element = ElementByInputs(request, part, k);
-  });
+  ForExpertsOf(request, n, 1,
+               [&](const ExpertRows& part) { element = ElementByInputs(request, part, k); });
   return 8 * kElementBytes * element;
 }
 

@@ -198,11 +198,11 @@ Status CheckGoTogether(const QuantizedLinear& first, const QuantizedLinear& othe
 
 Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
                                                std::vector<const QuantizedLinear*> members,
-                                               uint64_t experts) {
+                                               uint64_t experts, bool for_values) {
   uint64_t n = members.front()->n();
   for (size_t i = 1; i < members.size(); ++i) {
     Status status = CheckGoTogether(*members.front(), *members[i]);
-    if (status.ok()) status = CheckBlocks(*members[i - 1], *members[i]);
+    if (status.ok() && !for_values) status = CheckBlocks(*members[i - 1], *members[i]);
     if (!status.ok()) return status;
     const std::optional<uint64_t> sum = CheckedAdd(n, members[i]->n());
     if (!sum) return Unsupported("", "together they have too many output channels");

@@ -63,10 +63,11 @@ class StackedEnds {
 //
 // Members with one scale each become a module with one scale per output channel. `experts`: how
 // many experts of a mixture the members are, the projections of one after those of another; 0: they
-// are none.
+// are none. `for_values`: what is wanted is the weights, not their codes, so that blocks of
+// channels that share a scale may end anywhere.
 Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
                                                std::vector<const QuantizedLinear*> members,
-                                               uint64_t experts = 0);
+                                               uint64_t experts = 0, bool for_values = false);
 
 // The modules of the checkpoint that a module is: its members, or itself alone.
 std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear);

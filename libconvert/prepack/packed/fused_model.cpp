@@ -106,7 +106,8 @@ Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model) {
     const bool free = std::ranges::none_of(
         members, [&](const QuantizedLinear* member) { return taken.contains(member); });
     if (members.empty() || !free || model.Find(name) != nullptr) continue;
-    Result<std::unique_ptr<QuantizedLinear>> whole = Stack(name, members, record.experts);
+    Result<std::unique_ptr<QuantizedLinear>> whole =
+        Stack(name, members, record.experts, record.scheme.code == CodeType::kBF16);
     if (whole.ok()) {
       taken.insert(members.begin(), members.end());
       fused.push_back(*std::move(whole));

@@ -22,9 +22,8 @@ KINDS = [
     ("int8, int8 activations", ["ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static"]),
     ("int8 and 4 bits, some with int8 activations", ["ct-mixed"]),
     ("FP8 in blocks, FP8 activations", [
-        "ct-fp8-block", "fp8-fused-experts", "fp8-minimax-fmt", "fp8-ue8m0", "hf-fp8-stacked-scales",
-        "hf-fp8-ue8m0"]),
-    ("the same, experts of Qwen3-VL, not of whole blocks", ["fp8-fused-experts-transposed"]),
+        "ct-fp8-block", "fp8-fused-experts", "fp8-fused-experts-transposed", "fp8-minimax-fmt", "fp8-ue8m0",
+        "hf-fp8-stacked-scales", "hf-fp8-ue8m0"]),
     ("FP8 in blocks, weights only: ModelOpt", ["modelopt-fp8-block"]),
     ("FP8 in blocks, weights only: GPTQModel", ["gptqmodel-fp8-block"]),
     ("FP8 per channel, FP8 activations", [

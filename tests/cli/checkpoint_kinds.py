@@ -1,5 +1,6 @@
 """The table of docs/checkpoint-targets.md: sources of a kind have one row, whatever their names."""
 
+import textwrap
 import re
 
 KINDS = [
@@ -22,9 +23,8 @@ KINDS = [
     ("int8, int8 activations", ["ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static"]),
     ("int8 and 4 bits, some with int8 activations", ["ct-mixed"]),
     ("FP8 in blocks, FP8 activations", [
-        "ct-fp8-block", "fp8-fused-experts", "fp8-minimax-fmt", "fp8-ue8m0", "hf-fp8-stacked-scales",
-        "hf-fp8-ue8m0"]),
-    ("the same, experts of Qwen3-VL, not of whole blocks", ["fp8-fused-experts-transposed"]),
+        "ct-fp8-block", "fp8-fused-experts", "fp8-fused-experts-transposed", "fp8-minimax-fmt", "fp8-ue8m0",
+        "hf-fp8-stacked-scales", "hf-fp8-ue8m0"]),
     ("FP8 in blocks, weights only: ModelOpt", ["modelopt-fp8-block"]),
     ("FP8 in blocks, weights only: GPTQModel", ["gptqmodel-fp8-block"]),
     ("FP8 per channel, FP8 activations", [
@@ -76,4 +76,11 @@ def table(pairs, targets):
             numbers = [str(rules.setdefault(text, len(rules) + 1)) for text in found] if refused else []
             cells.append(f"no: {', '.join(numbers)}" if refused else " or ".join(sorted(found)))
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(f"{number}. {text}" for text, number in rules.items())]) + "\n"
+    listed = [wrapped(f"{number}. {text}") for text, number in rules.items()]
+    return "\n".join([*lines, "", *listed]) + "\n"
+
+
+def wrapped(item):
+    """An item of a list in lines that are no longer than those of other sentences."""
+    indent = " " * (item.index(" ") + 1)
+    return "\n".join(textwrap.wrap(item, 118, subsequent_indent=indent, break_on_hyphens=False))

@@ -305,7 +305,7 @@ class DecodersTest(unittest.TestCase):
             with self.subTest(name):
                 truth = truth_of(name)
                 self.assertTrue(truth)
-                self.assertEqual([], differences(decoders.decode(CHECKPOINTS / name)[1], truth)[0])
+                self.assertEqual([], differences(decoders.decode(CHECKPOINTS / name, routers=False)[1], truth)[0])
                 read += 1
         self.assertGreater(read, 50)
 
@@ -325,9 +325,7 @@ class TargetsTest(unittest.TestCase):
         """Nothing is refused that was not before: the table would say so, and so does this."""
         self.assertEqual(len(all_sources()) * len(CHECKPOINT_TARGETS), len(self.pairs))
         self.assertGreater(sum(not pair.rule for pair in self.pairs), 400)
-        # Its experts are no whole blocks, and its class reads them as one tensor.
-        refused = [pair.name for pair in self.pairs if pair.rule and pair.target == "bf16"]
-        self.assertEqual(["fp8-fused-experts-transposed"], refused)
+        self.assertEqual([], [pair.name for pair in self.pairs if pair.rule and pair.target == "bf16"])
 
     def test_every_source_is_in_one_kind(self):
         self.assertEqual(all_sources(), sorted(name for _, names in KINDS for name in names))

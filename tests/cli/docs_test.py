@@ -73,7 +73,7 @@ FOREIGN_OPTIONS = {
     "--component", "--cold", "--only-sizes", "--scale-to", "--list", "--tsan", "--embeddings", "--experts",
     "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
     "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
-    "--kt-threadpool-count", "--kt-num-gpu-experts",
+    "--kt-threadpool-count", "--kt-num-gpu-experts", "--load", "--checkpoints",
 }  # fmt: skip
 
 PROGRAMS = {

@@ -9,7 +9,9 @@ import subprocess
 import unittest
 
 import harness
-from harness import CHECKPOINT_TARGETS, TARGETS
+from harness import CHECKPOINT_TARGETS, EXPERT_TARGETS, TARGETS
+
+ALL_TARGETS = TARGETS + EXPERT_TARGETS + CHECKPOINT_TARGETS
 
 DOCS = pathlib.Path(os.environ["PREPACK_CLI_DOCS"])
 VERBS = "convert merge verify check diff plan inspect targets help".split()
@@ -75,7 +77,7 @@ class Completion(harness.ToolTest):
     def test_values(self):
         for verb in ("convert", "plan"):
             for words in (["-t", ""], ["--target", ""], ["--target", "="], ["--target", "=", ""]):
-                self.assertEqual(self.bash(verb, "src", *words), TARGETS + CHECKPOINT_TARGETS)
+                self.assertEqual(self.bash(verb, "src", *words), ALL_TARGETS)
         self.assertEqual(self.bash("plan", "--target", "=", "zen"), ["zentorch"])
         self.assertEqual(self.bash("convert", "--onednn-form", "n"), ["native"])
         self.assertEqual(self.bash("convert", "--scheme", "mlp", "=", "w4"), ["w4a16", "w4a8"])
@@ -108,7 +110,7 @@ class Completion(harness.ToolTest):
     @needs("fish")
     def test_fish(self):
         self.assertEqual(sorted(self.fish("prepack ")), sorted(VERBS))
-        self.assertEqual(sorted(self.fish("prepack plan x --target ")), sorted(TARGETS + CHECKPOINT_TARGETS))
+        self.assertEqual(sorted(self.fish("prepack plan x --target ")), sorted(ALL_TARGETS))
         self.assertEqual(self.fish("prepack convert --fo"), ["--force"])
         self.assertEqual(self.fish("prepack verify p --skip gemm,in"), ["gemm,integrity"])
         (self.scratch / "model").mkdir()

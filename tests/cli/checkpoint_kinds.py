@@ -1,7 +1,7 @@
 """The table of docs/checkpoint-targets.md: sources of a kind have one row, whatever their names."""
 
-import textwrap
 import re
+import textwrap
 
 KINDS = [
     ("GPTQ, AWQ, AutoRound or compressed-tensors: 4 bits, symmetric", [

@@ -20,7 +20,7 @@ KINDS = [
         "gptqmodel-w8-sym"]),
     ("GPT-2 (Conv1D), 8 bits", ["gptqmodel-gpt2-w8"]),
     ("4 bits, int8 activations", ["ct-w4a8"]),
-    ("int8, int8 activations", ["ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static"]),
+    ("int8, int8 activations", ["ct-int8-moe", "ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static"]),
     ("int8 and 4 bits, some with int8 activations", ["ct-mixed"]),
     ("FP8 in blocks, FP8 activations", [
         "ct-fp8-block", "fp8-fused-experts", "fp8-fused-experts-transposed", "fp8-minimax-fmt", "fp8-ue8m0",

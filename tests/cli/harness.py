@@ -37,6 +37,7 @@ CHECKPOINT_TARGETS = [
     "auto-round-v2",
     "auto-round-awq",
     "fp8",
+    "mxfp4",
     "modelopt",
     "bf16",
 ]

@@ -63,6 +63,23 @@ class PackedSource(harness.ToolTest):
         over = self.pack(self.scratch / "first", "zentorch", self.scratch / "second")
         self.assertEqual(over, self.pack(source, "zentorch", self.scratch / "direct"))
 
+    def test_stacks_of_gpt_oss_come_back(self):
+        source = CHECKPOINTS / "gpt-oss-mxfp4"
+        stored = harness.read_tensors(source)
+        self.assertEqual(self.pack(source, "mxfp4", self.scratch / "direct"), stored)
+        for options in ([], ["--fuse"]):
+            with self.subTest(options=options):
+                packed, over = self.scratch / f"packed{len(options)}", self.scratch / f"over{len(options)}"
+                self.pack(source, "vllm-cpu", packed, *options)
+                tensors = self.pack(packed, "mxfp4", over)
+                self.assertEqual(tensors.keys(), stored.keys())
+                for name, entry in stored.items():
+                    if name.endswith("_bias"):  # the layout has them in F32
+                        self.assertEqual(tensors[name][1], entry[1])
+                    else:
+                        self.assertEqual(tensors[name], entry, name)
+                self.run_ok("verify", over, "--source", packed)
+
     def test_modules_that_were_kept_are_refused(self):
         packed = self.scratch / "packed"
         self.pack(CHECKPOINTS / "ct-mixed", "vllm-cpu", packed)

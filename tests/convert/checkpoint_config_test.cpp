@@ -197,6 +197,8 @@ TEST_CASE("FP8 of transformers and ModelOpt's algorithms") {
   CHECK(fp8.at("weight_block_size") == Json{128, 128});
   CHECK(fp8.at("activation_scheme") == "dynamic");
   CHECK(ConfigFor("fp8", {{"m.a", kFp8Blocks.id, &tensor}}).at("weight_block_size").is_null());
+  CHECK(ConfigFor("mxfp4", {{"m.a", kMxfp4Stacks.id, &blocks}}, {"lm_head"}) ==
+        Json{{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"lm_head"}}});
   CHECK(ConfigFor("modelopt", {{"m.a", kModelOptFp8.id, &tensor}}).at("quant_algo") == "FP8");
   const Json mixed =
       ConfigFor("modelopt", {{"m.a", kModelOptFp8.id, &tensor}, {"m.b", kModelOptFp8.id, &wide}});

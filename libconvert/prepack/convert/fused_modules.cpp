@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -35,11 +37,27 @@ const SiblingSet* SetOf(std::string_view module) {
   return nullptr;
 }
 
-bool HasTensorsOf(const Checkpoint& checkpoint, const std::string& module) {
+std::set<std::string> NamesOf(const QuantizedLinear& member) {
+  const std::vector<std::string> names = ReplacedTensors(member, true);
+  return {names.begin(), names.end()};
+}
+
+// Has the checkpoint tensors under the name that are not those of the members? A packed folder has
+// theirs under it.
+bool HasOtherTensors(const Checkpoint& checkpoint, const std::string& module,
+                     const Members& members) {
   const std::string prefix = module + ".";
-  const auto first =
-      std::ranges::lower_bound(checkpoint.tensors(), prefix, {}, &StoredTensor::name);
-  return first != checkpoint.tensors().end() && first->name.starts_with(prefix);
+  auto tensor = std::ranges::lower_bound(checkpoint.tensors(), prefix, {}, &StoredTensor::name);
+  const auto is_below = [&] {
+    return tensor != checkpoint.tensors().end() && tensor->name.starts_with(prefix);
+  };
+  if (!is_below()) return false;
+  std::set<std::string> own;
+  for (const QuantizedLinear* member : members) own.merge(NamesOf(*member));
+  for (; is_below(); ++tensor) {
+    if (!own.contains(tensor->name)) return true;
+  }
+  return false;
 }
 
 // Either all members have a bias, in the same dtype, or none has.
@@ -59,7 +77,7 @@ std::string WhyBiasesDiffer(const Checkpoint& checkpoint, const Members& members
 Status Fuse(const Checkpoint& checkpoint, const std::string& name, Members members,
             uint64_t experts, bool for_values, FusedModules& fused) {
   std::string why_not = WhyBiasesDiffer(checkpoint, members);
-  if (why_not.empty() && HasTensorsOf(checkpoint, name)) {
+  if (why_not.empty() && HasOtherTensors(checkpoint, name, members)) {
     why_not = "the checkpoint already has tensors with this name";
   }
   if (why_not.empty()) {

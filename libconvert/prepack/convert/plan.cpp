@@ -58,6 +58,13 @@ Eligibility GoesWithModel(const Plan& plan, const PackRequest& request) {
 
 // Can the class of the model load its experts from the layout?
 Eligibility HasStacksForClass(const Plan& plan, const Layout& layout, const PackRequest& request) {
+  const bool wants_stacks = layout.checkpoint && layout.stacks_experts;
+  if (wants_stacks && plan.class_with_stacks.empty()) {
+    return Eligibility::No(
+        fmt::format("{} is for models whose class reads the experts of a layer as one tensor "
+                    "(gpt-oss)",
+                    layout.id));
+  }
   if (plan.class_with_stacks.empty() || !request.expert() || request.stacked()) {
     return Eligibility::Yes();
   }

@@ -325,6 +325,59 @@ constinit const Layout kFp8Blocks = RowMajor({
                .parts = kFp8Scales},
 });
 
+// MXFP4 as gpt-oss has it: the experts of a layer in one tensor each, which belongs to no module.
+//
+//     EXPERTS.PROJECTION_blocks   U8 [experts, N, K/32, 16], rows of codes, two in a byte
+//     EXPERTS.PROJECTION_scales   U8 [experts, N, K/32]: u means 2^(u − 127)
+//     EXPERTS.PROJECTION_bias     [experts, N]
+
+namespace {
+
+constexpr std::string_view kMxfp4Name = "quant_method mxfp4";
+
+std::string StackedTensor(std::string_view module, const PartSpec& part) {
+  return fmt::format("{}_{}", module, part.name);
+}
+
+Eligibility RoutedExperts(const PackRequest& request) {
+  if (request.expert()) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("the module is not an expert of a mixture: {} has nothing else", kMxfp4Name));
+}
+
+Eligibility EligibleMxfp4Stacks(const PackRequest& request) {
+  return AllOf({CodesOf(request, IsFloat4(request, kMxInputs), kMx4Codes), RoutedExperts(request),
+                GroupsOf(request, kMxInputs), NoActivations(request, kMxfp4Name),
+                PlainLinear(request, kMxfp4Name)});
+}
+
+constexpr std::array kStackedMxScales = {PartRow{.role = PartRole::kScale,
+                                                 .name = "scales",
+                                                 .dtype = DType::kU8,
+                                                 .shape = {symbol::kN, symbol::kG}}};
+
+}  // namespace
+
+constinit const Layout kMxfp4Stacks = RowMajor({
+    .id = "mxfp4/stacks",
+    .target = "mxfp4",
+    .consumer = "readers of quant_method mxfp4",
+    .mirrors = "transformers 5.23, integrations/mxfp4.py",
+    .schemes = "MXFP4 weights of experts, activations not quantized",
+    .constraints = "K % 32 = 0; the experts of a layer together, stored as gpt-oss has them",
+    .address = "nibble n · K + k of an expert",
+    .notes = "scales are exponents: u means 2^(u − 127)",
+    .fingerprint = "663f5176a74604f3d3662c70fab9b495",
+    .for_experts = true,
+    .stacks_experts = true,
+    .eligible = EligibleMxfp4Stacks,
+    .weight = {.name = "blocks",
+               .dtype = DType::kU8,
+               .shape = {symbol::kN, {"K/32", [](const PackRequest& r) { return r.k / 32; }}, 16}},
+    .scales = CtFloatScales(kStackedMxScales, DType::kF8E8M0, DType::kU8),
+    .tensor_name = StackedTensor,
+});
+
 // ModelOpt.
 
 namespace {

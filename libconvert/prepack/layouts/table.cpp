@@ -45,6 +45,7 @@ constexpr std::array kTargets = {
            "auto-round"},
     Target{"auto-round-awq", "AutoRound, packed as AWQ", false, true, "auto-round"},
     Target{"fp8", "FP8 as DeepSeek and transformers store it", false, true, "fp8", OneKindOfScales},
+    Target{"mxfp4", "MXFP4 experts as gpt-oss has them", false, true, "mxfp4"},
     Target{"modelopt", "NVIDIA ModelOpt: FP8, MXFP8, NVFP4", false, true, "modelopt"},
     Target{"bf16", "a checkpoint that is not quantized", false, true},
 };
@@ -58,24 +59,10 @@ constexpr auto kLayouts = std::to_array<const Layout*>({
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
-    &kCtPacked,
-    &kCtPackedAligned,
-    &kCtInt,
-    &kCtFloat,
-    &kCtNaive,
-    &kCtMxfp8,
-    &kCtNvfp4,
-    &kCtMxfp4,
-    &kGptqV1,
-    &kGptqV2,
-    &kAwqGemm,
-    &kAutoRoundGptq,
-    &kAutoRoundV2,
-    &kAutoRoundAwq,
-    &kFp8Blocks,
-    &kModelOptFp8,
-    &kModelOptNvfp4,
-    &kModelOptMxfp8,
+    &kCtPacked,    &kCtPackedAligned, &kCtInt,         &kCtFloat,       &kCtNaive,
+    &kCtMxfp8,     &kCtNvfp4,         &kCtMxfp4,       &kGptqV1,        &kGptqV2,
+    &kAwqGemm,     &kAutoRoundGptq,   &kAutoRoundV2,   &kAutoRoundAwq,  &kFp8Blocks,
+    &kMxfp4Stacks, &kModelOptFp8,     &kModelOptNvfp4, &kModelOptMxfp8,
 });
 
 }  // namespace

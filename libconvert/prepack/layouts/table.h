@@ -91,6 +91,7 @@ extern const Layout kCtPackedAligned;
 extern const Layout kFp8Blocks;
 extern const Layout kGptqV1;
 extern const Layout kModelOptFp8;
+extern const Layout kMxfp4Stacks;
 extern const Layout kModelOptMxfp8;
 extern const Layout kModelOptNvfp4;
 extern const Layout kGptqV2;

@@ -341,6 +341,13 @@ Json Fp8Quantization(std::string_view, std::span<const PackedScheme> modules,
           {"modules_to_not_convert", plain}};
 }
 
+// MXFP4 of gpt-oss.
+
+Json Mxfp4Quantization(std::string_view, std::span<const PackedScheme>,
+                       const std::vector<std::string>& plain) {
+  return {{"quant_method", "mxfp4"}, {"modules_to_not_convert", plain}};
+}
+
 // ModelOpt.
 
 Json ModelOptAlgorithmOf(const PackedScheme& module) {
@@ -397,6 +404,7 @@ constexpr std::array kWriters = {
     ConfigWriter{"auto-round-v2", AutoRoundQuantization},
     ConfigWriter{"auto-round-awq", AutoRoundQuantization},
     ConfigWriter{"fp8", Fp8Quantization},
+    ConfigWriter{"mxfp4", Mxfp4Quantization},
     ConfigWriter{"modelopt", ModelOptQuantization, "k_proj.k_scale"},
 };
 

@@ -57,8 +57,8 @@ Status CompareBias(const PackedModule& packed, const SecondDecoder& source,
   std::vector<double> expected;
   PREPACK_TRY(ReadSourceBias(source, packed, expected));
   std::vector<double> found;
-  if (output.HasBias(packed.name())) {
-    PREPACK_TRY(output.ReadBias(packed.name(), found));
+  if (output.HasBias(NameInOutput(packed))) {
+    PREPACK_TRY(output.ReadBias(NameInOutput(packed), found));
   }
   if (found != expected) differences.other = "the bias differs from the source's";
   return {};
@@ -68,7 +68,7 @@ Status CompareInput(const PackedModule& packed, const SecondDecoder& source,
                     const SecondDecoder& output, DecodedDifferences& differences) {
   if (!symbol::kStaticActivations.Of(packed.request())) return {};
   PREPACK_TRY_ASSIGN(const DecodedInput expected, ReadSourceInput(source, packed));
-  PREPACK_TRY_ASSIGN(const DecodedInput found, output.ReadInput(packed.name()));
+  PREPACK_TRY_ASSIGN(const DecodedInput found, output.ReadInput(NameInOutput(packed)));
   if (found == expected) return {};
   differences.other = fmt::format(
       "the scale or zero point of its inputs is not the source's (found {} and {}, "
@@ -106,6 +106,10 @@ DecodedDifferences Together(std::span<const DecodedDifferences> all) {
   return together;
 }
 
+const std::string& NameInOutput(const PackedModule& packed) {
+  return packed.expert() ? packed.members().front().module : packed.name();
+}
+
 std::string DecodedDifferences::Describe() const {
   if (weights == 0) return other;
   return fmt::format(
@@ -128,7 +132,7 @@ Result<DecodedDifferences> CompareDecoded(const PackedModule& packed, const Seco
         const uint64_t rows = std::min(channels, request.n - n0);
         auto& [expected, found] = buffers[worker];
         PREPACK_TRY(DecodeSourceRows(source, packed, n0, rows, expected));
-        PREPACK_TRY(output.Decode(packed.name(), request.k, n0, rows, found));
+        PREPACK_TRY(output.Decode(NameInOutput(packed), request.k, n0, rows, found));
         CompareRows(expected, found, n0, Tolerance(packed), of_worker[worker]);
         progress.Add(rows * request.k);
         return {};

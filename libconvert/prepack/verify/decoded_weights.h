@@ -36,6 +36,10 @@ struct DecodedDifferences {
   std::string Describe() const;
 };
 
+// The name under which an output is decoded: experts of a stack have one of their own each, as in a
+// source that stacks them.
+const std::string& NameInOutput(const PackedModule& packed);
+
 // Adds where weights [channels, K] of output channels from n0 on differ.
 void CompareWeights(std::span<const double> expected, std::span<const double> found, uint64_t k,
                     uint64_t n0, DecodedDifferences& differences);

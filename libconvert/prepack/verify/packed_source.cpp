@@ -173,7 +173,7 @@ Result<PackedSource> PackedSource::Open(const std::filesystem::path& folder) {
 Result<DecodedDifferences> PackedSource::Compare(const PackedModule& packed,
                                                  const SecondDecoder* output, unsigned threads,
                                                  Progress& progress) const {
-  const auto place = places_.find(packed.name());
+  const auto place = places_.find(NameInOutput(packed));
   if (place == places_.end()) {
     return Unsupported(fmt::format("module {}", packed.name()), "the source has no such layer");
   }
@@ -190,29 +190,30 @@ Result<DecodedDifferences> PackedSource::Compare(const PackedModule& packed,
   const uint64_t end = first + packed.request().n;
   const uint64_t begin = first / kChannelsAtATime * kChannelsAtATime;
   std::vector<DecodedDifferences> of_worker(threads);
-  Status status = ParallelFor(
-      CeilDiv(end - begin, kChannelsAtATime), threads,
-      [&](size_t index, unsigned worker) -> Status {
-        if (CancellationRequested()) return Interrupted(packed.name());
-        const uint64_t n0 = begin + index * kChannelsAtATime;
-        const uint64_t n1 = std::min(n0 + kChannelsAtATime, end);
-        const uint64_t wanted = std::max(n0, first);
-        std::vector<double> expected((n1 - n0) * k);
-        std::vector<double> found((n1 - wanted) * k);
-        kernel.Read(n0, expected);
-        if (&packed.layout() == &kPlainBf16) {
-          PREPACK_TRY(ReadPlain(packed, wanted - first, n1 - wanted, found));
-          if (!kernel.ToPlain(expected)) return NoPlainWeights(source);
-        } else {
-          DecodedRows decoded;
-          PREPACK_TRY(output->Decode(packed.name(), k, wanted - first, n1 - wanted, decoded));
-          kernel.Round(decoded, found);
-        }
-        CompareWeights(std::span(expected).last(found.size()), found, k, wanted - first,
-                       of_worker[worker]);
-        progress.Add(found.size());
-        return {};
-      });
+  Status status =
+      ParallelFor(CeilDiv(end - begin, kChannelsAtATime), threads,
+                  [&](size_t index, unsigned worker) -> Status {
+                    if (CancellationRequested()) return Interrupted(packed.name());
+                    const uint64_t n0 = begin + index * kChannelsAtATime;
+                    const uint64_t n1 = std::min(n0 + kChannelsAtATime, end);
+                    const uint64_t wanted = std::max(n0, first);
+                    std::vector<double> expected((n1 - n0) * k);
+                    std::vector<double> found((n1 - wanted) * k);
+                    kernel.Read(n0, expected);
+                    if (&packed.layout() == &kPlainBf16) {
+                      PREPACK_TRY(ReadPlain(packed, wanted - first, n1 - wanted, found));
+                      if (!kernel.ToPlain(expected)) return NoPlainWeights(source);
+                    } else {
+                      DecodedRows decoded;
+                      PREPACK_TRY(output->Decode(NameInOutput(packed), k, wanted - first,
+                                                 n1 - wanted, decoded));
+                      kernel.Round(decoded, found);
+                    }
+                    CompareWeights(std::span(expected).last(found.size()), found, k, wanted - first,
+                                   of_worker[worker]);
+                    progress.Add(found.size());
+                    return {};
+                  });
   if (!status.ok()) return status;
   return Together(of_worker);
 }

@@ -1,6 +1,7 @@
 """Packed folders as sources: what was packed becomes a checkpoint again, with the same numbers."""
 
 import json
+import shutil
 import unittest
 
 import harness
@@ -79,6 +80,31 @@ class PackedSource(harness.ToolTest):
                     else:
                         self.assertEqual(tensors[name], entry, name)
                 self.run_ok("verify", over, "--source", packed)
+
+    def test_a_checkpoint_made_in_parts_is_the_whole(self):
+        source = CHECKPOINTS / "ct-nested-moe"
+        whole = self.pack(source, "gptq", self.scratch / "whole")
+        merged = self.scratch / "merged"
+        for part in ("1/2", "2/2"):
+            self.run_ok("convert", source, "-o", merged, "--target", "gptq", "--part", part)
+        self.run_ok("merge", merged)
+        self.assertEqual(harness.read_tensors(merged), whole)
+        configs = [(self.scratch / name / "config.json").read_bytes() for name in ("whole", "merged")]
+        self.assertEqual(*configs)
+        self.run_ok("verify", merged, "--source", source)
+
+    def test_single_experts_are_not_stacked_for_gpt_oss(self):
+        """Its class has the output channels of gate and up in turn."""
+        source = self.scratch / "source"
+        shutil.copytree(CHECKPOINTS / "ct-int8-moe", source)
+        config = json.loads((source / "config.json").read_text())
+        config["model_type"] = "gpt_oss"
+        (source / "config.json").write_text(json.dumps(config))
+        texts = ["gpt_oss", "reads the experts of a layer as one tensor"]
+        for target in ("bf16", "compressed-tensors"):
+            self.assert_fails(5, texts, "convert", source, "-o", self.scratch / "out", "--target", target)
+        plan = self.run_tool("plan", source, "--target", "bf16").stdout
+        self.assertIn("has the output channels of gate and up in turn", plan)
 
     def test_modules_that_were_kept_are_refused(self):
         packed = self.scratch / "packed"

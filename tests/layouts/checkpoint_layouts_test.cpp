@@ -65,7 +65,8 @@ std::vector<PackRequest> checkpointRequests() {
 
 std::vector<PackRequest> takenBy(const Layout& layout) {
   std::vector<PackRequest> taken;
-  for (const PackRequest& request : checkpointRequests()) {
+  for (PackRequest request : checkpointRequests()) {
+    SetModuleKind(layout, request);
     if (layout.Takes(request).ok) taken.push_back(request);
   }
   return taken;

@@ -236,6 +236,14 @@ Result<std::optional<ModulePlan>> PlanFused(const Checkpoint& checkpoint,
     plan.apart[fused.module()] = "--scheme gives them different activations";
     return planned;
   }
+  // Gate and up of single experts would follow each other.
+  const bool has_halves = fused.members().size() > std::max<uint64_t>(fused.stacked_experts(), 1);
+  if (has_halves && plan.class_with_stacks == kGptOss) {
+    plan.apart[fused.module()] =
+        "the class of gpt-oss has the output channels of gate and up in turn, and the checkpoint "
+        "has them apart";
+    return planned;
+  }
   PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, fused, *activations, options, plan));
   if (module.chosen == nullptr) {
     plan.apart[fused.module()] = module.WhyRejected();

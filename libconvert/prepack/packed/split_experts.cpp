@@ -21,7 +21,6 @@ std::string_view ModelType(const Json& config) {
   return type->get_ref<const std::string&>();
 }
 
-constexpr std::string_view kGptOss = "gpt_oss";
 constexpr std::array<std::string_view, 5> kPlainStacks = {kGptOss, "llama4", "llama4_text",
                                                           "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
@@ -36,7 +35,7 @@ std::string_view ClassWithStacks(const Json& config, bool plain) {
 
 Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
                                   const std::set<const QuantizedLinear*>& taken) {
-  // gpt-oss has the output channels of gate and up in turn; all others those of gate first.
+  // All others have those of gate first.
   const bool alternate = ModelType(config) == kGptOss;
   SplitModules split;
   for (const auto& linear : model.modules) {

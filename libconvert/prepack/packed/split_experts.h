@@ -29,6 +29,9 @@ struct SplitModules {
 Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
                                   const std::set<const QuantizedLinear*>& taken = {});
 
+// The model_type of gpt-oss, which has the output channels of gate and up in turn.
+inline constexpr std::string_view kGptOss = "gpt_oss";
+
 // The class of the model, if it reads the experts of a layer as one tensor and in no other way;
 // else empty. `plain`: when they are not quantized. Loaders of some classes read quantized ones one
 // by one all the same.

@@ -324,9 +324,9 @@ Status Verification::OpenOutput() {
   if (target == nullptr || target->format.empty()) return {};
   PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(folder_.path()));
   output_.emplace(std::move(checkpoint));
-  PREPACK_TRY_ASSIGN(SecondDecoder decoder,
+  PREPACK_TRY_ASSIGN(const SecondDecoder decoder,
                      SecondDecoder::Make(*output_, std::string(target->format)));
-  output_decoder_.emplace(std::move(decoder));
+  output_decoder_.emplace(decoder);
   return {};
 }
 

@@ -457,11 +457,10 @@ Json TargetsJson() {
   for (const Target& target : AllTargets()) {
     Json layouts = Json::array();
     for (const Layout* layout : LayoutsOfTarget(target.id)) layouts.push_back(LayoutJson(*layout));
-    targets.push_back(
-        {{"target", target.id},
-         {"runtime", target.runtime},
-         {"checkpoint", target.checkpoint},
-         {"layouts", std::move(layouts)}});
+    targets.push_back({{"target", target.id},
+                       {"runtime", target.runtime},
+                       {"checkpoint", target.checkpoint},
+                       {"layouts", std::move(layouts)}});
   }
   return json;
 }

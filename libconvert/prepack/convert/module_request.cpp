@@ -11,6 +11,7 @@
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/module_name.h"
+#include "prepack/packed/small_parts.h"
 
 namespace prepack {
 namespace {

@@ -67,7 +67,9 @@ class KtAmxInt8Model final : public ChannelModel {
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {
-    for (const auto& [unused, in] : std::ranges::equal_range(least_, n, {}, &Place::first)) {
+    auto place = std::ranges::lower_bound(least_, n, {}, &Place::first);
+    for (; place != least_.end() && place->first == n; ++place) {
+      const uint64_t in = place->second;
       if (in < slab_.k0 || in - slab_.k0 >= slab_.inputs) continue;  // x is zero there
       const int32_t x = values()[m * columns() + in - slab_.k0];
       if (x < 0) sum = WrappingAdd(sum, 256 * x);

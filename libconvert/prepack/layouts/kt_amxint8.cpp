@@ -72,10 +72,11 @@ static_assert(ByteOf(64, 64, 1, 0) == 4);
 static_assert(ByteOf(64, 64, 0, 4) == 64);
 static_assert(ByteOf(64, 64, 16, 0) == 1024);
 static_assert(ByteOf(64, 128, 0, 64) == 2048);
-static_assert(ByteOf(64, 128, 32, 0) == 32 * 128);
-static_assert(ByteOf(96, 128, 64, 64) == 64 * 128 + 2048);  // the last block has 32 channels
-static_assert(ByteOf(64, 3648, 0, 3584) == 64 * 3584);      // a second block of inputs
-static_assert(ByteOf(64, 3648, 63, 3647) == 64 * 3648 - 1);
+static_assert(ByteOf(64, 128, 32, 0) == uint64_t{32} * 128);
+static_assert(ByteOf(96, 128, 64, 64) ==
+              uint64_t{64} * 128 + 2048);                         // the last block has 32 channels
+static_assert(ByteOf(64, 3648, 0, 3584) == uint64_t{64} * 3584);  // a second block of inputs
+static_assert(ByteOf(64, 3648, 63, 3647) == uint64_t{64} * 3648 - 1);
 
 // What kt-kernel does with other weights: it takes some as the checkpoint stores them.
 std::string_view WhatElseReadsThem(const Scheme& scheme) {

@@ -169,7 +169,6 @@ constexpr auto kProjections = std::to_array<std::pair<std::string_view, std::str
 });
 
 std::optional<KtExpert> ParseKtExpert(std::string_view module) {
-  KtExpert found;
   const NodeShare share = ParseNodeShare(module);
   const auto expert = ParseExpertName(share.module);
   if (!expert || expert->stored_stacked || !IsDecoderModule(share.module)) return std::nullopt;

@@ -1,6 +1,6 @@
 // --onednn-form: from the plan to the manifest and back.
 
-#include "prepack/convert/plan.h"
+#include "prepack/convert/layout_choice.h"
 
 #include <fmt/format.h>
 

@@ -47,12 +47,6 @@ uint64_t CountFullExponents(std::span<const std::byte> bytes, Word exponent) {
   return count;
 }
 
-// model_type of the language model, or "".
-std::string FamilyOf(const Json& config) {
-  const Json* type = JsonMember(LanguageConfig(config), "model_type");
-  return type != nullptr && type->is_string() ? type->get<std::string>() : std::string();
-}
-
 struct Piece {
   size_t tensor = 0;  // index of the caller
   uint64_t offset = 0;
@@ -121,7 +115,7 @@ class PlainValues {
                       fmt::format("{} of {} values are NaN or infinite, first number {}",
                                   not_finite, stored.bytes / each, first / each)));
     }
-    JudgePlain(checkpoint_, FamilyOf(checkpoint_.config()), judged, findings);
+    JudgePlain(checkpoint_, ModelTypeOf(checkpoint_.config()), judged, findings);
   }
 
  private:

@@ -38,6 +38,12 @@ const Json& LanguageConfig(const Json& config) {
   return config;
 }
 
+std::string_view ModelTypeOf(const Json& config) {
+  const Json* type = JsonMember(LanguageConfig(config), "model_type");
+  if (type == nullptr || !type->is_string()) return {};
+  return type->get_ref<const std::string&>();
+}
+
 std::optional<DType> DTypeOfConfig(const Json& config) {
   const std::optional<DType> whole = FloatType(config);
   return whole ? whole : FloatType(LanguageConfig(config));

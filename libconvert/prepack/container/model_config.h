@@ -21,6 +21,9 @@ std::span<const std::string_view> NestedConfigNames();
 // as `config`.
 const Json& LanguageConfig(const Json& config);
 
+// model_type of the language model; empty where it says none. Lives as long as `config`.
+std::string_view ModelTypeOf(const Json& config);
+
 // The dtype of the activations: `dtype`, or `torch_dtype` as older transformers write it, of the
 // whole model or else of its language model. Nothing if neither says a float type that we know.
 std::optional<DType> DTypeOfConfig(const Json& config);

@@ -89,9 +89,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   ModuleRecord record;
   record.layout = plan.chosen->id;
   record.scheme = plan.request.scheme;
-  const ActivationScheme& stored = plan.linear->scheme().activations;
-  const bool plain = record.scheme.code == CodeType::kBF16;
-  if (!plain && stored != record.scheme.activations) record.source_activations = stored;
+  record.source_activations = SourceActivations(record.scheme, plan.linear->scheme().activations);
   record.n = plan.request.n;
   record.k = plan.request.k;
   record.stored_scale_dtype = plan.request.stored_scale_dtype;
@@ -103,7 +101,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
     record.fused.push_back({member->module(), member->n()});
   }
   record.experts = plan.linear->stacked_experts();
-  record.act_order = plan.chosen->checkpoint && plan.linear->reordered();
+  record.act_order = plan.HasGroupOrder();
   record.source_xxh3_128 = SourceHash(filler_.source_hashes(), plan.ReplacedTensors());
   for (size_t part = 0; part < plan.parts.size(); ++part) {
     record.parts.emplace(plan.parts[part].name, RecordOf(shards_.units[unit].slots[part]));
@@ -141,8 +139,8 @@ std::vector<PackedScheme> ManifestMaker::PackedModules() const {
   packed.reserve(units.size());
   for (const size_t unit : units) {
     const ModulePlan& plan = plan_.modules[shards_.units[unit].module];
-    packed.push_back({plan.linear->module(), plan.chosen->id, &plan.request.scheme,
-                      plan.chosen->checkpoint && plan.linear->reordered()});
+    packed.push_back(
+        {plan.linear->module(), plan.chosen->id, &plan.request.scheme, plan.HasGroupOrder()});
   }
   return packed;
 }

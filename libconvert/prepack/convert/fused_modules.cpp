@@ -37,11 +37,6 @@ const SiblingSet* SetOf(std::string_view module) {
   return nullptr;
 }
 
-std::set<std::string> NamesOf(const QuantizedLinear& member) {
-  const std::vector<std::string> names = ReplacedTensors(member, true);
-  return {names.begin(), names.end()};
-}
-
 // Has the checkpoint tensors under the name that are not those of the members? A packed folder has
 // theirs under it.
 bool HasOtherTensors(const Checkpoint& checkpoint, const std::string& module,
@@ -53,7 +48,9 @@ bool HasOtherTensors(const Checkpoint& checkpoint, const std::string& module,
   };
   if (!is_below()) return false;
   std::set<std::string> own;
-  for (const QuantizedLinear* member : members) own.merge(NamesOf(*member));
+  for (const QuantizedLinear* member : members) {
+    for (std::string& name : ReplacedTensors(*member, true)) own.insert(std::move(name));
+  }
   for (; is_below(); ++tensor) {
     if (!own.contains(tensor->name)) return true;
   }

@@ -57,9 +57,8 @@ uint64_t ExpertsIn(const QuantizedLinear& linear) {
 }
 
 // Has a layout of the target no name for the module?
-bool IsUnnamed(const Target& target, std::string_view module) {
-  const std::vector<const Layout*> layouts = LayoutsOfTarget(target.id);
-  return std::ranges::any_of(layouts,
+bool IsUnnamed(const Plan& plan, std::string_view module) {
+  return std::ranges::any_of(plan.layouts,
                              [&](const Layout* layout) { return !layout->IsNamed(module); });
 }
 
@@ -82,14 +81,17 @@ Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLine
       .bias_dtype = BiasDType(checkpoint, linear),
       .reordered = linear.reordered(),
       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
-      .unnamed = IsUnnamed(*plan.target, linear.module()),
+      .unnamed = IsUnnamed(plan, linear.module()),
       .mixture_incomplete = plan.incomplete_mixtures.contains(MixtureOf(linear.module())),
       .experts = ExpertsIn(linear),
       .exact_scales = options.exact_scales};
   asked.scheme.activations = activations;
-  if (plan.target->checkpoint) {
-    PREPACK_TRY_ASSIGN(asked.facts, FactsOf(linear));
+  if (!plan.target->checkpoint) return asked;
+  if (const auto known = plan.facts.find(&linear); known != plan.facts.end()) {
+    asked.facts = known->second;
+    return asked;
   }
+  PREPACK_TRY_ASSIGN(asked.facts, FactsOf(linear));
   return asked;
 }
 

@@ -16,6 +16,7 @@
 #include "prepack/base/text.h"
 #include "prepack/container/model_config.h"
 #include "prepack/convert/fused_modules.h"
+#include "prepack/convert/layout_choice.h"
 #include "prepack/convert/module_request.h"
 #include "prepack/convert/whole_mixtures.h"
 #include "prepack/formats/stored_linear.h"
@@ -27,127 +28,7 @@
 
 namespace prepack {
 
-std::string ChosenForm::Note() const {
-  if (!origin || !origin->IsReference()) return "";
-  return fmt::format(
-      "oneDNN {} has only a reference implementation for this on this machine ({}): right, but "
-      "slow",
-      origin->version, origin->implementation);
-}
-
-Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request) {
-  if (form == OneDnnForm::kBlocked) return ChosenForm{.weights_desc = DefaultW8A8Desc(request)};
-  if (form == OneDnnForm::kPlain) {
-    return ChosenForm{.weights_desc = PlainDesc(request.k, request.n)};
-  }
-  PREPACK_TRY_ASSIGN(OneDnnAnswer answer, AskOneDnn(request));
-  return ChosenForm{.weights_desc = answer.weights_desc, .origin = answer.origin};
-}
-
 namespace {
-
-// Does the module go with what the config of the checkpoint says of the whole model?
-Eligibility GoesWithModel(const Plan& plan, const PackRequest& request) {
-  if (plan.target->model_wide == nullptr) return Eligibility::Yes();
-  const std::string own = plan.target->model_wide(request);
-  if (own == plan.model_wide) return Eligibility::Yes();
-  return Eligibility::No(
-      fmt::format("{}: the config of the format says it once for all modules, and most have {}",
-                  own, plan.model_wide));
-}
-
-// Can the class of the model load its experts from the layout?
-Eligibility HasStacksForClass(const Plan& plan, const Layout& layout, const PackRequest& request) {
-  const bool wants_stacks = layout.checkpoint && layout.stacks_experts;
-  if (wants_stacks && plan.class_with_stacks.empty()) {
-    return Eligibility::No(
-        fmt::format("{} is for models whose class reads the experts of a layer as one tensor "
-                    "(gpt-oss)",
-                    layout.id));
-  }
-  if (plan.class_with_stacks.empty() || !request.expert() || request.stacked()) {
-    return Eligibility::Yes();
-  }
-  if (layout.stacks_experts) {
-    return Eligibility::No(
-        fmt::format("the class of the model ({}) reads the experts of a layer as one tensor, and "
-                    "these stay apart (`prepack plan` says why)",
-                    plan.class_with_stacks));
-  }
-  return Eligibility::No(
-      fmt::format("the class of the model ({}) reads the experts of a layer as one tensor: {} has "
-                  "them one by one",
-                  plan.class_with_stacks, layout.id));
-}
-
-// Asks the layouts of the target in order and chooses the first that takes the module.
-void AskLayouts(const Plan& plan, LayoutChoice& choice) {
-  for (const Layout* layout : LayoutsOfTarget(plan.target->id)) {
-    if (!layout->offered) continue;
-    const bool for_floats = layout->for_dequantized;
-    if (for_floats != choice.dequantizes) continue;
-    Eligibility verdict = layout->Takes(choice.request);
-    if (verdict.ok && layout->checkpoint) verdict = GoesWithModel(plan, choice.request);
-    if (verdict.ok) verdict = HasStacksForClass(plan, *layout, choice.request);
-    choice.candidates.push_back({layout, std::move(verdict)});
-    if (choice.chosen == nullptr && choice.candidates.back().verdict.ok) choice.chosen = layout;
-  }
-}
-
-// The module as bf16, for the layouts that take bf16.
-void Dequantize(const Plan& plan, const QuantizedLinear& linear, LayoutChoice& choice) {
-  choice.dequantizes = true;
-  choice.request.scheme = Dequantized(linear)->scheme();
-  choice.request.reordered = false;
-  AskLayouts(plan, choice);
-}
-
-// Says how the kernels' arithmetic differs from what the checkpoint says, and what no op can run.
-std::string NoteOf(const LayoutChoice& choice) {
-  if (choice.chosen == nullptr) return "";
-  const ActivationScheme& wanted = choice.request.scheme.activations;
-  std::vector<std::string> notes;
-  if (choice.stored_activations != wanted) {
-    notes.push_back(fmt::format("the checkpoint says activations: {}; here: {}",
-                                DescribeActivations(choice.stored_activations),
-                                DescribeActivations(wanted)));
-  }
-  if (choice.request.expert() && !choice.chosen->expert_op.Of(choice.request)) {
-    notes.emplace_back("the runtime has no op that runs experts in this layout");
-  }
-  return fmt::format("{}", fmt::join(notes, "; "));
-}
-
-// Chooses the form if the layout has several.
-Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
-  if (choice.chosen == nullptr || !choice.chosen->FormIsAsked()) return {};
-  PREPACK_TRY_ASSIGN(ChosenForm chosen, ChooseOneDnnForm(form, choice.request));
-  choice.request.weights_desc = chosen.weights_desc;
-  choice.onednn = chosen.origin;
-  const std::string note = chosen.Note();
-  if (!note.empty() && !choice.note.empty()) choice.note += "; ";
-  choice.note += note;
-  return {};
-}
-
-Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& asked,
-                            const PlanOptions& options, const Plan& plan) {
-  LayoutChoice choice;
-  choice.asked = asked;
-  choice.stored_activations = linear.scheme().activations;
-  choice.request = asked;
-  // Weights of a packed folder that are bf16 already.
-  choice.dequantizes = linear.scheme().code == CodeType::kBF16;
-  AskLayouts(plan, choice);
-  const bool may_dequantize = options.fallback == Fallback::kDequantize && !choice.dequantizes;
-  if (choice.chosen == nullptr && may_dequantize) Dequantize(plan, linear, choice);
-  choice.note = NoteOf(choice);
-  if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
-    return std::move(status).In(fmt::format("module {}", linear.module()));
-  }
-  if (choice.chosen != nullptr) choice.parts = choice.chosen->Parts(choice.request);
-  return choice;
-}
 
 // The choice for a module: that of a similar one, or a new one.
 Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackRequest& asked,
@@ -160,7 +41,7 @@ Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackR
       return &known;
     }
   }
-  PREPACK_TRY_ASSIGN(LayoutChoice choice, Choose(linear, asked, options, plan));
+  PREPACK_TRY_ASSIGN(LayoutChoice choice, ChooseLayout(linear, asked, options, plan));
   return &plan.choices.emplace(size, std::move(choice))->second;
 }
 
@@ -267,8 +148,8 @@ std::string WhyMixtureStaysApart(const QuantizedLinear& fused, const Plan& plan)
 }
 
 // Has the runtime an op that reads all experts of a layer as one tensor?
-bool HasStacks(const Target& target) {
-  return std::ranges::any_of(LayoutsOfTarget(target.id), &Layout::stacks_experts);
+bool HasStacks(const Plan& plan) {
+  return std::ranges::any_of(plan.layouts, &Layout::stacks_experts);
 }
 
 // Plans what can be fused, and returns the modules of the model that this covers.
@@ -276,7 +157,7 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(*plan.target),
+  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(plan),
                                                       options.fuse, plan.target->HoldsNoCodes()));
   plan.apart = std::move(fused.apart);
   std::vector<std::optional<ModulePlan>> planned;
@@ -365,14 +246,14 @@ Result<std::vector<const QuantizedLinear*>> ModulesOf(const Checkpoint& checkpoi
 // What most modules that a layout of the target takes have in common.
 Result<std::string> MostCommonOf(const Checkpoint& checkpoint,
                                  const std::vector<const QuantizedLinear*>& modules,
-                                 const PlanOptions& options, const Plan& plan) {
+                                 const PlanOptions& options, Plan& plan) {
   std::map<std::string, size_t> counts;
   for (const QuantizedLinear* linear : modules) {
     PREPACK_TRY_ASSIGN(
         const PackRequest request,
         RequestFor(checkpoint, *linear, linear->scheme().activations, options, plan));
-    const std::vector<const Layout*> layouts = LayoutsOfTarget(plan.target->id);
-    if (std::ranges::any_of(layouts, [&](const Layout* layout) {
+    plan.facts.emplace(linear, request.facts);
+    if (std::ranges::any_of(plan.layouts, [&](const Layout* layout) {
           return layout->checkpoint && layout->Takes(request).ok;
         })) {
       ++counts[plan.target->model_wide(request)];
@@ -504,6 +385,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
 
   Plan plan;
   plan.target = target;
+  plan.layouts = LayoutsOfTarget(target->id);
   plan.fallback = options.fallback;
   plan.activation_dtype =
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));

@@ -1,8 +1,9 @@
 #ifndef PREPACK_CONVERT_PLAN_H_
 #define PREPACK_CONVERT_PLAN_H_
 
-// The form in which onednn/w8a8 writes its weights. What oneDNN's primitive asks for depends on the
-// CPU that runs it, which need not be the one that packs.
+// For every quantized module: the layout it gets, or why each candidate was rejected. Made from
+// headers, and for checkpoints from the zero points and scales that a format might not hold.
+// `prepack plan` shows it, and convert carries out the same object.
 
 #include <cstdint>
 #include <functional>
@@ -27,27 +28,13 @@
 
 namespace prepack {
 
+// The form in which onednn/w8a8 writes its weights. What oneDNN's primitive asks for depends on the
+// CPU that runs it, which need not be the one that packs.
 enum class OneDnnForm : uint8_t {
   kBlocked,  // what CPUs with AVX-512 VNNI want, whatever this one is
   kPlain,    // row-major [K, N] without sums, what CPUs without it want
   kNative,   // what the primitive asks for on this machine
 };
-
-// A form for one module, and for kNative where it comes from.
-struct ChosenForm {
-  BlockedDesc weights_desc;
-  std::optional<OneDnnOrigin> origin = {};
-
-  // What the user should know of it; may be empty.
-  std::string Note() const;
-};
-
-// For a module that onednn/w8a8 takes. Returns the errors of AskOneDnn.
-Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request);
-
-// For every quantized module: the layout it gets, or why each candidate was rejected. Made from
-// headers, and for checkpoints from the zero points and scales that a format might not hold.
-// `prepack plan` shows it, and convert carries out the same object.
 
 // What happens to a module that no layout of the target takes.
 enum class Fallback : uint8_t {
@@ -129,6 +116,8 @@ struct ModulePlan {
     if (dequantized) return *dequantized;
     return in_model_order ? *in_model_order : *linear;
   }
+  // Is it a checkpoint's module with an index of groups that holds an activation order?
+  bool HasGroupOrder() const { return chosen->checkpoint && linear->reordered(); }
   // The tensors of the source that the packed module replaces.
   std::vector<std::string> ReplacedTensors() const;
   // The reasons of the rejected candidates. Candidates for other weights are left out, unless all
@@ -140,10 +129,13 @@ struct ModulePlan {
 
 struct Plan {
   const Target* target = nullptr;
+  std::vector<const Layout*> layouts = {};  // of the target
   DType activation_dtype = DType::kBF16;
   Fallback fallback = Fallback::kKeep;
   // What the config of a checkpoint says once for all modules, see Target::model_wide.
   std::string model_wide = {};
+  // What of them was read before the modules are planned.
+  std::map<const QuantizedLinear*, ValueFacts> facts = {};
   // The class of the model, where it reads experts as one tensor per layer; see ClassWithStacks.
   std::string_view class_with_stacks = {};
   // Where layouts take whole mixtures only: those that lack an expert, or have one that no layout

@@ -5,6 +5,7 @@
 // table.cpp; the reader it provides turns every quantized layer into the canonical layout.
 
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,6 +37,9 @@ struct QuantizedModel {
   void Add(Result<std::unique_ptr<QuantizedLinear>> module);
   // Nothing for an OK status.
   void AddError(Status status);
+  // Puts modules in the place of others, which become members.
+  void Replace(const std::set<const QuantizedLinear*>& gone,
+               std::vector<std::unique_ptr<QuantizedLinear>> instead);
   // The module of this name, or null.
   const QuantizedLinear* Find(std::string_view module) const;
 };

@@ -77,6 +77,18 @@ void QuantizedModel::AddError(Status status) {
   if (!status.ok()) errors.push_back(std::move(status));
 }
 
+void QuantizedModel::Replace(const std::set<const QuantizedLinear*>& gone,
+                             std::vector<std::unique_ptr<QuantizedLinear>> instead) {
+  const auto first = std::stable_partition(modules.begin(), modules.end(), [&](const auto& linear) {
+    return !gone.contains(linear.get());
+  });
+  std::move(first, modules.end(), std::back_inserter(members));
+  modules.erase(first, modules.end());
+  std::move(instead.begin(), instead.end(), std::back_inserter(modules));
+  std::ranges::sort(modules, {},
+                    [](const auto& linear) -> const std::string& { return linear->module(); });
+}
+
 const QuantizedLinear* QuantizedModel::Find(std::string_view module) const {
   const auto it = std::ranges::lower_bound(
       modules, module, {}, [](const auto& linear) { return std::string_view(linear->module()); });

@@ -39,6 +39,14 @@ void QuantizedLinear::Describe(const QuantizedLinear& other) {
   source_bytes_ = other.source_bytes_;
 }
 
+void QuantizedLinear::ShareOrder(const QuantizedLinear& other) {
+  if (!other.reordered()) return;
+  k_order_ = std::make_unique<const KeptOrder>([&other]() -> Result<InputOrder> {
+    PREPACK_TRY_ASSIGN(const SharedOrder order, other.KOrder());
+    return InputOrder(*order);
+  });
+}
+
 namespace {
 
 // Of a module that can only be read in its k_order: whole rows are read, and their codes put where

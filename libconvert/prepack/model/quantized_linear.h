@@ -215,6 +215,8 @@ class QuantizedLinear {
  protected:
   // Takes over what describes the other module, but for its k_order.
   void Describe(const QuantizedLinear& other);
+  // Takes over its k_order, too: that of a module that this one is made of, which must outlive it.
+  void ShareOrder(const QuantizedLinear& other);
   // Is the panel within the module, of whole bytes, and the buffer of its size? Else kUsage.
   Status CheckPanel(const PanelRange& range, size_t out_bytes) const;
   // Are output channels [n0, n0 + rows) within the module, with a value for each group of each?

@@ -22,12 +22,7 @@ class ChosenChannels final : public QuantizedLinear {
     n_ = choice.n;
     if (scheme_.granularity == Granularity::kTensor) scheme_.scale_rows = n_;
     source_bytes_ = whole.source_bytes() / whole.n() * n_;
-    if (whole.reordered()) {
-      k_order_ = std::make_unique<const KeptOrder>([&whole]() -> Result<InputOrder> {
-        PREPACK_TRY_ASSIGN(const SharedOrder order, whole.KOrder());
-        return InputOrder(*order);
-      });
-    }
+    ShareOrder(whole);
     if (stacked_bias_) {
       stacked_bias_->channels = whole.n();
       stacked_bias_->first = choice.first;

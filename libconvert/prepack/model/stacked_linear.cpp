@@ -23,12 +23,7 @@ class StackedLinear final : public QuantizedLinear {
     k_ = first.k();
     input_ = first.input();
     stored_scale_dtype_ = first.stored_scale_dtype();
-    if (first.reordered()) {
-      k_order_ = std::make_unique<const KeptOrder>([&first]() -> Result<InputOrder> {
-        PREPACK_TRY_ASSIGN(const SharedOrder order, first.KOrder());
-        return InputOrder(*order);
-      });
-    }
+    ShareOrder(first);
     for (const QuantizedLinear* member : members_) Add(*member);
     AddSourceTensors();
   }

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -87,15 +86,6 @@ std::vector<const QuantizedLinear*> FindMembers(const std::string& name, uint64_
   return members;
 }
 
-// Moves modules that are now members of others out of the way.
-void SetAside(const std::set<const QuantizedLinear*>& members, QuantizedModel& model) {
-  const auto gone =
-      std::stable_partition(model.modules.begin(), model.modules.end(),
-                            [&](const auto& linear) { return !members.contains(linear.get()); });
-  std::move(gone, model.modules.end(), std::back_inserter(model.members));
-  model.modules.erase(gone, model.modules.end());
-}
-
 }  // namespace
 
 Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model) {
@@ -115,10 +105,7 @@ Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model) {
       return whole.status();
     }
   }
-  SetAside(taken, model);
-  std::move(fused.begin(), fused.end(), std::back_inserter(model.modules));
-  std::ranges::sort(model.modules, {},
-                    [](const auto& linear) -> const std::string& { return linear->module(); });
+  model.Replace(taken, std::move(fused));
   return {};
 }
 

@@ -155,6 +155,12 @@ void OwnRecords::VisitTensors(const TensorVisitor& visit) const {
   for (const TensorRecord& tensor : manifest_.tensors) visit(tensor);
 }
 
+std::optional<ActivationScheme> SourceActivations(const Scheme& packed,
+                                                  const ActivationScheme& stored) {
+  const bool said = packed.code != CodeType::kBF16 && stored != packed.activations;
+  return said ? std::optional(stored) : std::nullopt;
+}
+
 PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
   PackRequest request{.scheme = record.scheme,
                       .n = record.n,

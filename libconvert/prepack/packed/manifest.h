@@ -115,6 +115,11 @@ struct Manifest {
   std::map<std::string, FileRecord> files;         // every file of the folder but the manifest
 };
 
+// What a module's record says of the activations in the source: nothing if the kernel has the same,
+// or the weights were dequantized.
+std::optional<ActivationScheme> SourceActivations(const Scheme& packed,
+                                                  const ActivationScheme& stored);
+
 // The request that a module was packed by.
 PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record);
 

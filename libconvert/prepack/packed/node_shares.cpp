@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -58,23 +59,16 @@ uint64_t NodesOf(const Manifest& manifest, std::string_view module) {
 }
 
 void CutAsPacked(const Manifest& manifest, QuantizedModel& model) {
-  std::vector<std::unique_ptr<QuantizedLinear>> modules;
-  for (auto& linear : model.modules) {
-    if (!manifest.modules.contains(ShareName(linear->module(), 0))) {
-      modules.push_back(std::move(linear));
-      continue;
-    }
+  std::set<const QuantizedLinear*> gone;
+  std::vector<std::unique_ptr<QuantizedLinear>> pieces;
+  for (const auto& linear : model.modules) {
+    if (!manifest.modules.contains(ShareName(linear->module(), 0))) continue;
     auto shares = CutForNodes(*linear, NodesOf(manifest, linear->module()));
-    if (!shares.ok()) {
-      modules.push_back(std::move(linear));
-      continue;
-    }
-    std::move(shares->begin(), shares->end(), std::back_inserter(modules));
-    model.members.push_back(std::move(linear));
+    if (!shares.ok()) continue;
+    gone.insert(linear.get());
+    std::move(shares->begin(), shares->end(), std::back_inserter(pieces));
   }
-  model.modules = std::move(modules);
-  std::ranges::sort(model.modules, {},
-                    [](const auto& linear) -> const std::string& { return linear->module(); });
+  model.Replace(gone, std::move(pieces));
 }
 
 }  // namespace prepack

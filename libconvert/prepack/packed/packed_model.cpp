@@ -14,6 +14,8 @@
 
 #include "prepack/base/memory.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/kernels/codes.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/model/module_name.h"
 #include "prepack/model/split_linear.h"
 #include "prepack/packed/folder.h"
@@ -43,7 +45,7 @@ bool HasOtherCodes(const Scheme& scheme, std::span<const std::byte> codes) {
   };
   switch (scheme.code) {
     case CodeType::kF8E4M3:
-      return any([](unsigned code) { return (code & 0x7FU) == 0x7FU; });
+      return HasF8NaN(U8(codes.data()), codes.size());
     case CodeType::kU4: {
       const unsigned beyond = (0xFU << scheme.bits & 0xFU) * 0x11U;
       return beyond != 0 && any([&](unsigned code) { return (code & beyond) != 0; });

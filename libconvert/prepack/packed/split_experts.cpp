@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/model/split_linear.h"
 #include "prepack/packed/checkpoint_config.h"
@@ -15,19 +13,13 @@
 namespace prepack {
 namespace {
 
-std::string_view ModelType(const Json& config) {
-  const Json* type = JsonMember(LanguageConfig(config), "model_type");
-  if (type == nullptr || !type->is_string()) return {};
-  return type->get_ref<const std::string&>();
-}
-
 constexpr std::array<std::string_view, 5> kPlainStacks = {kGptOss, "llama4", "llama4_text",
                                                           "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
 }  // namespace
 
 std::string_view ClassWithStacks(const Json& config, bool plain) {
-  const std::string_view type = ModelType(config);
+  const std::string_view type = ModelTypeOf(config);
   const bool has =
       plain ? std::ranges::find(kPlainStacks, type) != kPlainStacks.end() : type == kGptOss;
   return has ? type : std::string_view();
@@ -35,8 +27,8 @@ std::string_view ClassWithStacks(const Json& config, bool plain) {
 
 Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
                                   const std::set<const QuantizedLinear*>& taken) {
-  // All others have those of gate first.
-  const bool alternate = ModelType(config) == kGptOss;
+  // gpt-oss has the output channels of gate and up in turn; all others those of gate first.
+  const bool alternate = ModelTypeOf(config) == kGptOss;
   SplitModules split;
   for (const auto& linear : model.modules) {
     if (taken.contains(linear.get())) continue;
@@ -55,15 +47,10 @@ Status SplitAsPacked(const Manifest& manifest, const Json& config, QuantizedMode
   if (!IsCheckpointTarget(manifest.target)) return {};
   Result<SplitModules> split = SplitExperts(config, model);
   if (!split.ok()) return split.status();
-  const std::set<const QuantizedLinear*> all(split->all.begin(), split->all.end());
-  const auto gone =
-      std::stable_partition(model.modules.begin(), model.modules.end(),
-                            [&](const auto& linear) { return all.contains(linear.get()); });
-  std::move(gone, model.modules.end(), std::back_inserter(model.members));
-  model.modules.erase(gone, model.modules.end());
-  std::move(split->pieces.begin(), split->pieces.end(), std::back_inserter(model.modules));
-  std::ranges::sort(model.modules, {},
-                    [](const auto& linear) -> const std::string& { return linear->module(); });
+  std::set<const QuantizedLinear*> gone;
+  for (const auto& linear : model.modules) gone.insert(linear.get());
+  for (const QuantizedLinear* whole : split->all) gone.erase(whole);
+  model.Replace(gone, std::move(split->pieces));
   return {};
 }
 

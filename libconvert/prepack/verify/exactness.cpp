@@ -451,14 +451,6 @@ std::unique_ptr<QuantizedLinear> OtherView(const QuantizedLinear& linear,
   return linear.InModelOrder();
 }
 
-// What the manifest should say of them.
-std::optional<ActivationScheme> SourceActivations(const QuantizedLinear& linear,
-                                                  const ModuleRecord& record) {
-  const ActivationScheme& stored = linear.scheme().activations;
-  const bool said = record.scheme.code != CodeType::kBF16 && stored != record.scheme.activations;
-  return said ? std::optional(stored) : std::nullopt;
-}
-
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
@@ -479,7 +471,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     result.FailModule(name, std::move(why));
     return {};
   }
-  if (record.source_activations != SourceActivations(*linear, record)) {
+  if (record.source_activations != SourceActivations(record.scheme, linear->scheme().activations)) {
     result.FailModule(name, "the manifest says something else of the activations in the source");
     return {};
   }

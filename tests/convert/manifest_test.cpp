@@ -301,6 +301,8 @@ TEST_CASE("manifests that lie are refused with the reason") {
        }},
       {"field \"accepted\" names a finding that cannot be accepted", ErrorKind::kMalformed,
        [](Json& json) { json["accepted"] = {"scale-not-finite"}; }},
+      {"field \"accepted\" names a finding that cannot be accepted", ErrorKind::kMalformed,
+       [](Json& json) { json["accepted"] = {"scale-zero=("}; }},
       {"field \"accepted\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["accepted"] = "scale-zero"; }},
       {"field \"scales\" is unknown", ErrorKind::kMalformed,

@@ -25,6 +25,7 @@ struct DiffCommand {
   std::string b;
   std::string module;
   std::string html;
+  std::vector<std::string> accepted;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
 };
@@ -113,12 +114,16 @@ Status CheckHtmlPath(const DiffCommand& options) {
 
 ExitCodeValue RunDiff(const DiffCommand& options) {
   if (const Status path = CheckHtmlPath(options); !path.ok()) return Fail(path);
+  Result<AcceptedFindings> accepted =
+      AcceptedFindings::Make(options.accepted, AcceptedBy::kConversion, "--accept");
+  if (!accepted.ok()) return Fail(accepted.status());
   ProgressDisplay display(options.common);
   const Result<DiffReport> report = Diff({.a = options.a,
                                           .b = options.b,
                                           .module = options.module,
                                           .jobs = options.jobs,
-                                          .memory_limit = options.memory_limit},
+                                          .memory_limit = options.memory_limit,
+                                          .accepted = *std::move(accepted)},
                                          display.progress());
   display.Stop();
   if (!report.ok()) return Fail(report.status());
@@ -156,6 +161,7 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("NAME");
   command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE");
+  AddAccept(*command, options->accepted, kAcceptToRead);
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");

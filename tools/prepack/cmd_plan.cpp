@@ -173,10 +173,10 @@ std::string PlanText(const Plan& plan, const std::string& format) {
 ExitCodeValue RunPlan(const PlanCommand& options) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (!checkpoint.ok()) return Fail(checkpoint.status());
-  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint);
-  if (!model.ok()) return Fail(model.status());
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
   if (!plan_options.ok()) return Fail(plan_options.status());
+  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, plan_options->accepted);
+  if (!model.ok()) return Fail(model.status());
   const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
   if (!plan.ok()) return Fail(plan.status());
   if (options.common.json) {

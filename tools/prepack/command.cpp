@@ -226,10 +226,9 @@ namespace prepack::cli {
 std::string FindingsText(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    const Severity severity = finding.severity;
+    const bool is_note = finding.severity == Severity::kInfo && !finding.accepted;
     text += fmt::format(
-        "{}: {}: {}{} [{}]\n",
-        Paint(ToneOf(severity), severity == Severity::kInfo ? "note" : SeverityName(severity)),
+        "{}: {}: {}{} [{}]\n", Paint(ToneOf(finding), is_note ? "note" : LabelOf(finding)),
         Printable(finding.where), Printable(finding.message, 1000),
         finding.more == 0 ? "" : fmt::format(" (and {} more like it)", finding.more), finding.id);
   }

@@ -217,6 +217,25 @@ ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoi
   return report;
 }
 
+// What the user has accepted and the conversion has met; of modules that are alike in it, the first
+// is named. Parts and resumed runs do not see all of the source, so they cannot say what was not
+// met.
+void AddAccepted(const AcceptedFindings& accepted, bool saw_all, ConvertReport& report) {
+  std::vector<Finding> findings;
+  for (const auto& [module, finding] : accepted.Noted()) {
+    const auto alike = std::ranges::find_if(findings, [&](const Finding& earlier) {
+      return earlier.id == finding.id && earlier.message == finding.message;
+    });
+    if (alike == findings.end()) {
+      findings.push_back(finding);
+    } else {
+      ++alike->more;
+    }
+  }
+  if (saw_all) std::ranges::move(UnusedAcceptances(accepted), std::back_inserter(findings));
+  std::ranges::move(findings, std::back_inserter(report.findings));
+}
+
 // How many bytes of the source these shards are made from.
 uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
   uint64_t bytes = 0;
@@ -242,6 +261,7 @@ ConvertReport Conversion::Report() const {
     ++report.layouts[std::string(plan_.modules[unit.module].chosen->id)];
     report.rounded_scales += filler_->rounded_scales(i);
   }
+  AddAccepted(options_.plan.accepted, options_.part.IsWhole() && finished_.empty(), report);
   return report;
 }
 

@@ -12,6 +12,7 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors.h"
 #include "prepack/diff/module_diff.h"
@@ -39,6 +40,8 @@ struct DiffOptions {
   std::string module;         // empty: all; else only this module, and the tensors MODULE.*
   unsigned jobs = 0;          // threads; 0: one per CPU
   uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
+  // Findings on either side that end nothing.
+  AcceptedFindings accepted = {};
 };
 
 // A module or tensor on one side; absent when it is only on the other.

@@ -74,7 +74,7 @@ void WriteHead(const Manifest& manifest, JsonWriter& json) {
   json.MemberText("target", manifest.target);
   json.MemberText("activation_dtype", DTypeName(manifest.activation_dtype));
   json.MemberText("scales", manifest.exact_scales ? "exact" : "runtime");
-  if (!manifest.accepted.names().empty()) json.Member("accepted", manifest.accepted.names());
+  if (!manifest.accepted.empty()) json.Member("accepted", manifest.accepted.texts());
   if (manifest.run) json.Member("run", IdentityJson(*manifest.run));
   json.Key("source");
   json.BeginObject();

@@ -19,7 +19,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/safetensors.h"
-#include "prepack/formats/finding.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/format.h"
 #include "prepack/layouts/blocked_desc.h"
 #include "prepack/layouts/layout.h"

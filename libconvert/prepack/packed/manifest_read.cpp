@@ -251,12 +251,13 @@ std::string ReadSourcePath(JsonFields& source) {
 void ReadAccepted(JsonFields& fields, Manifest& manifest) {
   if (!fields.Has("accepted")) return;
   Result<AcceptedFindings> accepted =
-      AcceptedFindings::Make(fields.Texts("accepted"), fields.where());
+      AcceptedFindings::Make(fields.Texts("accepted"), AcceptedBy::kConversion, fields.where());
   if (accepted.ok()) {
     manifest.accepted = *std::move(accepted);
   } else {
     fields.Keep(
-        Malformed(fields.where(), "field \"accepted\" names a finding that cannot be accepted"));
+        Malformed(fields.where(), "field \"accepted\" names a finding that cannot be accepted")
+            .Found(accepted.status().found()));
   }
 }
 

@@ -193,7 +193,7 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
        .notes = "Exit codes: 0 sound, perhaps with notes and warnings; 1 values are bad or, with\n"
                 "--strict, there are warnings; 3 the checkpoint is malformed; 5 it is not\n"
                 "supported. If several apply, 3 takes precedence over 5, and 5 over 1."});
-  command->add_option("SRC", options->source, "Checkpoint folder")->required();
+  command->add_option("SRC", options->source, kCheckpointArgument)->required();
   CLI::Option* headers = command->add_flag(
       "--headers", options->headers, "Check headers and configuration only; takes milliseconds");
   command
@@ -216,7 +216,10 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunCheck(*options); });
+  command->callback([options, &exit_code] {
+    exit_code =
+        WithModels({&options->source, &options->baseline}, [&] { return RunCheck(*options); });
+  });
 }
 
 }  // namespace prepack::cli

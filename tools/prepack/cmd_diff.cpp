@@ -155,8 +155,8 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
            "Modules are identical (same steps, same scales), equal (within one rounding of\n"
            "the dtype of the scales) or different; other tensors are identical or different.\n"
            "Exit codes: 0 all identical or equal; 1 something differs or is on one side only."});
-  command->add_option("A", options->a, "Checkpoint folder")->required();
-  command->add_option("B", options->b, "Checkpoint folder")->required();
+  command->add_option("A", options->a, kCheckpointArgument)->required();
+  command->add_option("B", options->b, kCheckpointArgument)->required();
   command->add_option("--module", options->module, "Compare one quantized module")
       ->type_name("NAME");
   command->add_option("--html", options->html, "Write the report as one self-contained page")
@@ -167,7 +167,9 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunDiff(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->a, &options->b}, [&] { return RunDiff(*options); });
+  });
 }
 
 }  // namespace prepack::cli

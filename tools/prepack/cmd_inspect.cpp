@@ -271,7 +271,11 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "0:16\n"
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
-  command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
+  command
+      ->add_option(
+          "PATH", options->path,
+          "Folder or .safetensors file, or ORG/NAME[@REVISION] of a model in the local hub cache")
+      ->required();
   command
       ->add_option("--module", options->module,
                    "Show one quantized module: its tensors, and a summary of its codes, scales and "
@@ -306,7 +310,10 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("FOLDER")
       ->excludes("--module", "--modules", "--tensors", "--html", "--at");
   AddValues(*command, *options);
-  command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
+  command->callback([options, &exit_code] {
+    exit_code =
+        WithModels({&options->path, &options->source}, [&] { return RunInspect(*options); });
+  });
 }
 
 }  // namespace prepack::cli

@@ -201,9 +201,11 @@ void AddPlan(CLI::App& app, ExitCodeValue& exit_code) {
                    "  prepack plan Llama-3-8B-W4A16 -t zentorch --json | jq '.modules[] | "
                    "select(.layout == null)'",
        .notes = "Ends with 5 if convert would refuse the checkpoint."});
-  command->add_option("SRC", options->source, "Checkpoint folder")->required();
+  command->add_option("SRC", options->source, kCheckpointArgument)->required();
   options->flags.AddTo(*command);
-  command->callback([options, &exit_code] { exit_code = RunPlan(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->source}, [&] { return RunPlan(*options); });
+  });
 }
 
 }  // namespace prepack::cli

@@ -170,7 +170,8 @@ CLI::Validator NotEmpty() {
 }
 
 void AddInputs(CLI::App& command, VerifyCommand& options) {
-  command.add_option("OUT", options.folder, "Packed folder")->required();
+  command.add_option("OUT", options.folder, "Packed folder, or its name in the hub cache")
+      ->required();
   command
       .add_option("--source", options.source,
                   "The checkpoint that the folder was made from (default: the path in the "
@@ -266,7 +267,10 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->folder, &options->source, &options->baseline},
+                           [&] { return RunVerify(*options); });
+  });
 }
 
 }  // namespace prepack::cli

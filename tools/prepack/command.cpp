@@ -12,6 +12,7 @@
 
 #include "prepack/base/text.h"
 #include "prepack/base/version.h"
+#include "prepack/container/hub_cache.h"
 #include "terminal.h"
 
 namespace prepack::cli {
@@ -104,6 +105,17 @@ void PrintError(std::string_view text) {
 
 void PrintNote(std::string_view text) {
   PrintLabelled(Tone::kUnsure, "note", text);
+}
+
+ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
+                         FunctionRef<ExitCodeValue()> run) {
+  for (std::string* argument : arguments) {
+    if (argument->empty()) continue;
+    Result<std::filesystem::path> path = PathOrSnapshot(*argument);
+    if (!path.ok()) return Fail(path.status());
+    *argument = path->string();
+  }
+  return run();
 }
 
 ExitCodeValue Fail(const Status& status) {

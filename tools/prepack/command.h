@@ -7,12 +7,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/json_writer.h"
@@ -58,6 +60,14 @@ void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit);
 // Values that help and completions name. Others are not refused here: the library does so, and says
 // what was meant.
 CLI::Validator Offers(const std::vector<std::string>& values);
+
+// For arguments that name a checkpoint or packed folder: puts the snapshot in the local cache of
+// the hub in the place of the name of a model (container/hub_cache.h), then calls `run`. Empty ones
+// are left alone.
+inline constexpr const char* kCheckpointArgument =
+    "Checkpoint folder, or ORG/NAME[@REVISION] of a model in the local hub cache";
+ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
+                         FunctionRef<ExitCodeValue()> run);
 
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);

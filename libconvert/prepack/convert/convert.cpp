@@ -159,6 +159,7 @@ Status Conversion::WriteRest() {
   manifest_.accepted = options_.plan.accepted;
   manifest_.run = identity_;
   manifest_.source_path = PathToSource(options_.source, options_.output);
+  manifest_.source_hub = HubOriginOf(options_.source);
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
 }
 

@@ -82,6 +82,10 @@ void WriteHead(const Manifest& manifest, JsonWriter& json) {
   json.MemberText("fingerprint", manifest.source_fingerprint);
   json.Member("quantization_config", manifest.source_quantization_config);
   if (!manifest.source_path.empty()) json.MemberText("path", manifest.source_path);
+  if (manifest.source_hub) {
+    json.Member("hub",
+                {{"name", manifest.source_hub->name}, {"commit", manifest.source_hub->commit}});
+  }
   json.EndObject();
   json.Key("layouts");
   json.BeginObject();

@@ -202,6 +202,7 @@ void DescribeCommandLine(CLI::App& app, ExitCodeValue& exit_code) {
   AddPlan(app, exit_code);
   AddInspect(app, exit_code);
   AddTargets(app, exit_code);
+  AddDoctor(app, exit_code);
   AddHelp(app, exit_code);
 }
 

@@ -96,6 +96,7 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code);
 void AddVerify(CLI::App& app, ExitCodeValue& exit_code);
 void AddCheck(CLI::App& app, ExitCodeValue& exit_code);
 void AddDiff(CLI::App& app, ExitCodeValue& exit_code);
+void AddDoctor(CLI::App& app, ExitCodeValue& exit_code);
 void AddTargets(CLI::App& app, ExitCodeValue& exit_code);
 // Knows the commands that were added before it.
 void AddHelp(CLI::App& app, ExitCodeValue& exit_code);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "catch.h"
+#include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack::testing {
@@ -47,7 +48,7 @@ TEST_CASE("a snapshot knows its model by its place") {
   const TempFolder temp;
   const auto origin = [&](const std::string& path) {
     fs::create_directories(temp.path() / path);
-    return HubOriginOf(temp.path() / path);
+    return Value(HubOriginOf(temp.path() / path));
   };
   CHECK(origin("models--a--b/snapshots/" + kCommit) == HubOrigin{"a/b", kCommit});
   CHECK(origin("models--gpt2/snapshots/" + kCommit) == HubOrigin{"gpt2", kCommit});
@@ -56,7 +57,7 @@ TEST_CASE("a snapshot knows its model by its place") {
   CHECK_FALSE(origin("models--a--b--c/snapshots/" + kCommit));
   CHECK_FALSE(origin("models--/snapshots/" + kCommit));
   CHECK_FALSE(origin("models--a--b/blobs/" + kCommit));
-  CHECK_FALSE(HubOriginOf(temp.path() / "nothing"));
+  CHECK_FALSE(HubOriginOf(temp.path() / "nothing").ok());
 }
 
 TEST_CASE("a list of files that cannot be read is as good as none") {

@@ -295,18 +295,19 @@ Result<fs::path> FindSnapshot(const fs::path& cache, const HubName& name) {
   return snapshot;
 }
 
-std::optional<HubOrigin> HubOriginOf(const fs::path& folder) {
-  const Result<fs::path> place = ResolveLinks(folder);
-  if (!place.ok() || place->parent_path().filename() != "snapshots") return std::nullopt;
-  HubOrigin origin{.name = place->parent_path().parent_path().filename().string(),
-                   .commit = place->filename().string()};
-  if (!origin.name.starts_with(kModels) || !IsHubCommit(origin.commit)) return std::nullopt;
+Result<std::optional<HubOrigin>> HubOriginOf(const fs::path& folder) {
+  PREPACK_TRY_ASSIGN(const fs::path place, ResolveLinks(folder));
+  const fs::path model = place.parent_path().parent_path();
+  HubOrigin origin{.name = model.filename().string(), .commit = place.filename().string()};
+  if (place.parent_path().filename() != "snapshots" || !origin.name.starts_with(kModels) ||
+      !IsHubCommit(origin.commit)) {
+    return std::optional<HubOrigin>();
+  }
   origin.name.erase(0, kModels.size());
   if (const size_t dashes = origin.name.find("--"); dashes != std::string::npos) {
     origin.name.replace(dashes, 2, "/");
   }
-  if (!IsModelName(origin.name)) return std::nullopt;
-  return origin;
+  return IsModelName(origin.name) ? std::optional(std::move(origin)) : std::nullopt;
 }
 
 Result<fs::path> PathOrSnapshot(const std::string& argument) {

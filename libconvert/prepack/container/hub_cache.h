@@ -51,8 +51,9 @@ std::filesystem::path HubCacheFolder();
 // the beginning of several commits.
 Result<std::filesystem::path> FindSnapshot(const std::filesystem::path& cache, const HubName& name);
 
-// The model whose snapshot the folder is, by its place; nothing when it lies in no cache.
-std::optional<HubOrigin> HubOriginOf(const std::filesystem::path& folder);
+// The model whose snapshot the folder is, by its place; nothing when it lies in no cache. An error
+// when the folder cannot be looked at.
+Result<std::optional<HubOrigin>> HubOriginOf(const std::filesystem::path& folder);
 
 // What the user means by an argument that names a folder or file: the path itself if there is
 // something; else, if it is the name of a model, its snapshot. What is neither is returned as it

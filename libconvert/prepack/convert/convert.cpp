@@ -75,6 +75,7 @@ class Conversion {
   FinishedUnits finished_;               // by an earlier run
   std::vector<std::string> side_files_;  // that the output has
   FileHashes source_files_;              // of a part
+  std::optional<HubOrigin> source_hub_;
   std::optional<ShardFiller> filler_;
   std::optional<ManifestMaker> maker_;
   Manifest manifest_;
@@ -132,6 +133,8 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
 
 // Done before the weights: hours later, these files may belong to another revision.
 Status Conversion::TakeSideFiles() {
+  PREPACK_TRY_ASSIGN(std::optional<HubOrigin> hub, HubOriginOf(options_.source));
+  source_hub_ = std::move(hub);
   if (!options_.part.IsWhole()) {
     PREPACK_TRY_ASSIGN(FileHashes hashes, HashSideFiles(checkpoint_, plan_.target->id, progress_));
     source_files_ = std::move(hashes);
@@ -159,7 +162,7 @@ Status Conversion::WriteRest() {
   manifest_.accepted = options_.plan.accepted;
   manifest_.run = identity_;
   manifest_.source_path = PathToSource(options_.source, options_.output);
-  manifest_.source_hub = HubOriginOf(options_.source);
+  manifest_.source_hub = source_hub_;
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
 }
 

@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 
 import yaml
 
+import doc_examples
 import harness
 from harness import CHECKPOINTS, ROOT, TOOL
 
@@ -435,6 +436,29 @@ class Image(CiTest):
         self.assertLess(final.index("useradd"), final.index("\nUSER"))
         self.assertIn('ENTRYPOINT ["prepack"]', final)
         self.assertEqual([line[0] for line in self.lines("FROM")], ["debian:12-slim"] * 2)
+
+
+class Examples(unittest.TestCase):
+    """What docs/ci.md shows of these files."""
+
+    def test_names_are_those_of_the_files(self):
+        docs = (ROOT / "docs" / "ci.md").read_text()
+        blocks = [yaml.safe_load(text) for text in doc_examples.blocks(docs, "yaml")]
+        action = yaml.safe_load((ROOT / "action.yml").read_text())
+        (workflow,) = [b for b in blocks if "pack" in b.get("jobs", {})]
+        (step,) = [s for s in workflow["jobs"]["pack"]["steps"] if s["uses"].startswith("OWNER/prepack@")]
+        self.assertLessEqual(set(step["with"]), set(action["inputs"]))
+        for name in action["inputs"]:
+            self.assertIn(f"`{name}`", docs)
+        for name in action["outputs"]:
+            self.assertIn(f"`{name}`", docs)
+        (template,) = [b for b in blocks if "include" in b]
+        job = yaml.safe_load((CI / "gitlab.yml").read_text())[template["pack"]["extends"]]
+        self.assertLessEqual(set(template["pack"]["variables"]), set(job["variables"]))
+        self.assertTrue((ROOT / template["include"][0]["file"]).is_file())
+        (config,) = [b for b in blocks if "repos" in b]
+        hooks = {hook["id"] for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+        self.assertLessEqual({hook["id"] for hook in config["repos"][0]["hooks"]}, hooks)
 
 
 class Annotate(unittest.TestCase):

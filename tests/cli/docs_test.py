@@ -65,6 +65,7 @@ NOT_RUN = {
     "judges what is installed on the machine: tests/cli/doctor_test.py makes environments": (
         r"prepack doctor.*",
     ),
+    "needs Docker": (r"docker .*",),
     "needs SGLang with KTransformers": (r"python -m sglang[^$]*",),
     "needs zentorch": (r"python3 zentorch_linear.py .*",),
     "needs recorded activations: tests/cli/verify_test.py makes some": (
@@ -83,7 +84,7 @@ FOREIGN_OPTIONS = {
 PROGRAMS = {
     "prepack", "read_tensor", "onednn_consumer", "python", "python3", "cmake", "cpack", "ctest", "pip",
     "g++", "cd", "rm", "cp", "jq", "head", "git", "sbatch", "slurm_submit", "gnu_parallel.sh", "kubectl",
-    "vllm",
+    "vllm", "docker",
 }  # fmt: skip
 
 

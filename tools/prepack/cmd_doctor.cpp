@@ -109,6 +109,7 @@ std::string LayoutsText(const DoctorReport& report) {
 
 std::string UsesText(const std::vector<LayoutUse>& uses) {
   std::vector<std::string> texts;
+  texts.reserve(uses.size());
   for (const LayoutUse& use : uses) {
     texts.push_back(fmt::format("{} × {}", use.modules, use.fit.layout->id));
   }

@@ -12,10 +12,10 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
-#include "prepack/formats/accepted.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors.h"
 #include "prepack/diff/module_diff.h"
+#include "prepack/formats/accepted.h"
 
 namespace prepack {
 

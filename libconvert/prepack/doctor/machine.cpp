@@ -41,7 +41,7 @@ void ReadCpus(const fs::path& path, Machine& machine) {
   std::string flags;
   std::string vendor;
   std::string package;
-  std::set<std::string> cores;
+  std::set<std::pair<std::string, std::string>> cores;
   for (std::string line; std::getline(in, line);) {
     const auto [name, value] = FieldOf(line);
     if (name == "processor") ++machine.cpus;
@@ -49,7 +49,7 @@ void ReadCpus(const fs::path& path, Machine& machine) {
     if (name == "vendor_id" && vendor.empty()) vendor = value;
     if (name == "flags" && flags.empty()) flags = value;
     if (name == "physical id") package = value;
-    if (name == "core id") cores.insert(package + " " + value);
+    if (name == "core id") cores.insert({package, value});
   }
   machine.features = CpuFeaturesOf(flags, vendor);
   machine.cores = cores.empty() ? machine.cpus : cores.size();

@@ -62,6 +62,7 @@ std::vector<fs::path> VersionFolders(const fs::path& lib, const std::string& ver
   }
   std::ranges::sort(found, std::greater{});
   std::vector<fs::path> folders;
+  folders.reserve(found.size());
   for (auto& [minor, path] : found) folders.push_back(std::move(path));
   return folders;
 }

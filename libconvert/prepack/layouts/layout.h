@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/cpu_features.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/memory.h"
-#include "prepack/base/cpu_features.h"
 #include "prepack/base/status.h"
 #include "prepack/layouts/blocked_desc.h"
 #include "prepack/model/panel.h"

@@ -86,6 +86,7 @@ Json MemberNames(const QuantizedLinear& linear) {
 }
 
 void WriteModulePlan(const ModulePlan& module, const AlikeJson& alike, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("module", module.linear->module());
   json.Member("made_of", MemberNames(*module.linear));
@@ -121,6 +122,7 @@ class LastScheme {
 };
 
 void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("module", module.module);
   json.Member("shape", {module.n, module.k});
@@ -141,6 +143,7 @@ void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWr
 }
 
 void WriteTensor(const StoredTensor& tensor, const std::string& file, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("name", tensor.name);
   json.MemberText("dtype", DTypeName(tensor.dtype));

@@ -310,12 +310,13 @@ Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
 }
 
 Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
-  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMaxManifestBytes));
+  PREPACK_TRY_ASSIGN(std::string text, ReadTextFile(path, kMaxManifestBytes));
   const std::string where = path.string();
   PREPACK_TRY(CheckHash(text, where));
   // Some 40 for a module and 8 for a tensor.
   constexpr JsonLimits kLimits{.max_values = 20'000'000};
   PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, kLimits));
+  text = {};  // as large as all that is made of it
 
   Manifest manifest;
   Status status;

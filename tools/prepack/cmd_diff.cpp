@@ -63,10 +63,10 @@ std::string ModulesText(const DiffReport& report) {
                     {"SQNR dB", Align::kRight}});
   for (const ModuleDiff& diff : report.modules) {
     const WeightDifferences& differences = diff.differences;
-    table.AddRow(diff.module, {SideText(diff.a), SideText(diff.b), VerdictText(diff.verdict),
-                               fmt::format("{}", differences.unequal),
-                               DifferenceText(differences.max_absolute),
-                               DifferenceText(differences.max_relative), SqnrText(differences)});
+    table.AddRow(diff.module,
+                 {SideText(diff.a), SideText(diff.b), VerdictText(diff.verdict),
+                  fmt::format("{}", differences.unequal), DifferenceText(differences.max_absolute),
+                  DifferenceText(differences.max_relative), SqnrText(differences)});
   }
   return table.Render();
 }
@@ -82,10 +82,10 @@ std::string TensorsText(const DiffReport& report) {
   for (const TensorDiff& diff : report.tensors) {
     if (IsSame(diff.differences.verdict)) continue;
     any = true;
-    table.AddRow(diff.tensor, {SideText(diff.a), SideText(diff.b),
-                               VerdictText(diff.differences.verdict),
-                               fmt::format("{}", diff.differences.elements),
-                               DifferenceText(diff.differences.max_absolute)});
+    table.AddRow(diff.tensor,
+                 {SideText(diff.a), SideText(diff.b), VerdictText(diff.differences.verdict),
+                  fmt::format("{}", diff.differences.elements),
+                  DifferenceText(diff.differences.max_absolute)});
   }
   return any ? "\n" + table.Render() : "";
 }

@@ -239,7 +239,8 @@ class DataCheck {
     }
   }
 
-  // Merges the stripes of a module in their order, and forgets them: there may be very many modules.
+  // Merges the stripes of a module in their order, and forgets them: there may be very many
+  // modules.
   void Conclude(size_t module) {
     ModuleCheck& check = report_.modules[module];
     ModuleStatistics statistics;
@@ -317,7 +318,7 @@ class DataCheck {
   std::vector<std::optional<BaselineWeight>> weights_;  // of the baseline, by module
   std::vector<RowStripe> stripes_;
   std::vector<std::unique_ptr<StripeResult>> results_;
-  std::vector<CheckVerdict> verdicts_;  // by module; none is sound
+  std::vector<CheckVerdict> verdicts_;        // by module; none is sound
   std::vector<std::vector<float>> energies_;  // of input channels, by module; empty: not measured
 };
 

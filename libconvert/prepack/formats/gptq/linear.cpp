@@ -186,15 +186,14 @@ Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) cons
 Status Linear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
   if (IsDense(range)) return ReadDense(range, out);
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);
-  return VisitUnits(
-      range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
-      [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
-        VisitPieces(range, wide, stride, count * unit_.wide_words,
-                    [&](const std::byte* piece, uint64_t word, uint64_t words) {
-                      Deliver(range, piece, stride, words, unit * unit_.codes + word * per_word,
-                              out);
+  return VisitUnits(range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
+                    [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+                      VisitPieces(range, wide, stride, count * unit_.wide_words,
+                                  [&](const std::byte* piece, uint64_t word, uint64_t words) {
+                                    Deliver(range, piece, stride, words,
+                                            unit * unit_.codes + word * per_word, out);
+                                  });
                     });
-      });
 }
 
 Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {

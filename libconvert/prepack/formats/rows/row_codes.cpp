@@ -84,13 +84,13 @@ Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out)
     (is_nibble ? UnpackToNibbles : UnpackToBytes)(bits, U8(stream), count, U8(codes));
     if (cut) std::memcpy(to, codes + PanelRowBytes(scheme_.code, range.k0 - first), wanted);
   };
-  PREPACK_TRY(checkpoint().Visit(
-      *parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_, range.rows * row_bytes_,
-      [&](const std::byte* stored) {
-        for (uint64_t row = 0; row < range.rows; ++row) {
-          unpack_row(stored + row * row_bytes_ + skip, out.data() + row * wanted);
-        }
-      }));
+  PREPACK_TRY(checkpoint().Visit(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
+                                 range.rows * row_bytes_, [&](const std::byte* stored) {
+                                   for (uint64_t row = 0; row < range.rows; ++row) {
+                                     unpack_row(stored + row * row_bytes_ + skip,
+                                                out.data() + row * wanted);
+                                   }
+                                 }));
   if (is_nibble && range.cols % 2 != 0) {
     for (uint64_t row = 0; row < range.rows; ++row) out[(row + 1) * wanted - 1] &= std::byte{0x0F};
   }

@@ -153,17 +153,17 @@ template <uint32_t kBits>
   using Of = Fields<kBits>;
   static constexpr FieldPlaces kPlaces = PlacesOfFields(Of::kWidth);
   constexpr size_t kStepBytes = kVectorBytes / 8 * Of::kWidth;
-  constexpr __mmask64 kLoaded = (uint64_t{1} << kStepBytes) - 1;
   const Vector bytes = Load(kPlaces.bytes);
   const Vector bits = Load(kPlaces.bits);
-  const size_t steps = count / (kVectorBytes * Of::kCodes);
-  for (size_t i = 0; i < steps; ++i) {
-    const Vector packed = _mm512_maskz_loadu_epi8(kLoaded, stream + i * kStepBytes);
+  const size_t stream_bytes = (count * kBits + 7) / 8;
+  size_t done = 0;
+  for (size_t at = 0; at + kVectorBytes <= stream_bytes; at += kStepBytes, done += kVectorBytes) {
+    const Vector packed = Load(stream + at);
     const Vector fields =
         _mm512_multishift_epi64_epi8(bits, _mm512_permutexvar_epi8(bytes, packed));
-    Store(out + i * kVectorBytes, CodesOfFields<kBits>(fields));
+    Store(out + done, CodesOfFields<kBits>(fields));
   }
-  return steps * kVectorBytes * Of::kCodes;
+  return done * Of::kCodes;
 }
 
 #else

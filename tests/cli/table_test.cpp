@@ -53,7 +53,7 @@ TEST_CASE("rows of very many modules become one where only numbers of their name
   const std::string all = named(NamedTable::kMostNamedRows / 2);
   CHECK(std::ranges::count(all, '\n') == NamedTable::kMostNamedRows + 1);
   CHECK(named(NamedTable::kMostNamedRows) ==
-        "module                             N\n"
+        "module                                N\n"
         "model.layers.{0..6,8..399}.up ×399  128\n"
         "model.layers.{0..399}.down ×400      64\n"
         "model.layers.7.up                     9\n");

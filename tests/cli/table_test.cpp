@@ -1,5 +1,8 @@
 #include "table.h"
 
+#include <algorithm>
+#include <string>
+
 #include "catch.h"
 
 namespace prepack::cli {
@@ -36,6 +39,24 @@ TEST_CASE("colours take no width") {
   Table table({{"a"}, {"b"}});
   table.AddRow({"\x1b[32mgood\x1b[0m", "x"});
   CHECK(table.Render() == "a     b\n\x1b[32mgood\x1b[0m  x\n");
+}
+
+TEST_CASE("rows of very many modules become one where only numbers of their names differ") {
+  const auto named = [](size_t layers) {
+    NamedTable table({{"module"}, {"N", Align::kRight}});
+    for (size_t i = 0; i < layers; ++i) {
+      table.AddRow("model.layers." + std::to_string(i) + ".up", {i == 7 ? "9" : "128"});
+      table.AddRow("model.layers." + std::to_string(i) + ".down", {"64"});
+    }
+    return table.Render();
+  };
+  const std::string all = named(NamedTable::kMostNamedRows / 2);
+  CHECK(std::ranges::count(all, '\n') == NamedTable::kMostNamedRows + 1);
+  CHECK(named(NamedTable::kMostNamedRows) ==
+        "module                                N\n"
+        "model.layers.{0..6,8..399}.up ×399  128\n"
+        "model.layers.{0..399}.down ×400      64\n"
+        "model.layers.7.up                     9\n");
 }
 
 TEST_CASE("a table without rows is its header") {

@@ -19,6 +19,35 @@ std::string Written(const Json& json) {
   return text;
 }
 
+TEST_CASE("entries of a list are written on a line each, in the bytes of dump") {
+  const Json entry =
+      Json::parse(R"({"a": [1, 2, {}], "b": {"c": "d e", "f": [[], "\n"]}, "g": null})");
+  std::string text;
+  JsonWriter writer([&text](std::string_view piece) { text += piece; });
+  writer.BeginObject();
+  writer.Key("list");
+  writer.BeginArray();
+  for (int i = 0; i < 2; ++i) {
+    const JsonWriter::Line line(writer);
+    writer.Value(entry);
+  }
+  writer.EndArray();
+  writer.Key("map");
+  writer.BeginObject();
+  writer.Key("x");
+  {
+    const JsonWriter::Line line(writer);
+    writer.Value(entry);
+  }
+  writer.MemberNumber("y", 1);
+  writer.EndObject();
+  writer.EndObject();
+  writer.Flush();
+  const std::string line = entry.dump();
+  CHECK(text == "{\n  \"list\": [\n    " + line + ",\n    " + line +
+                    "\n  ],\n  \"map\": {\n    \"x\": " + line + ",\n    \"y\": 1\n  }\n}");
+}
+
 TEST_CASE("documents are written in the bytes of dump") {
   const char* const documents[] = {
       "{}",

@@ -6,6 +6,7 @@
 // a trial is tested, fuzzed and measured.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,26 @@ inline Trial unpack_gemv_fast(const TrialShape& shape) {
           .out_bytes = chunks * kGemvFastRowBytes,
           .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
             kernels.unpack_gemv_fast(in + row * kGemvFastRowBytes, chunks, out);
+          }};
+}
+
+inline Trial unpack_codes(const TrialShape& shape) {
+  const uint32_t bits = std::array{1U, 2U, 3U, 5U, 6U, 7U}[shape.option % 6];
+  const size_t count = shape.rows * shape.cols / 32;
+  return {.in_bytes = (count * bits + 7) / 8,
+          .out_bytes = bits <= 3 ? (count + 1) / 2 : count,
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.unpack_codes(bits, in, count, out);
+          }};
+}
+
+inline Trial join_words(const TrialShape& shape) {
+  const uint32_t used = shape.option % 2 == 0 ? 30 : 28;
+  const size_t count = shape.rows * shape.cols / 32;
+  return {.in_bytes = 4 * count,
+          .out_bytes = (count * used + 7) / 8,
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.join_words(used, in, count, out);
           }};
 }
 
@@ -399,6 +420,12 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"sum_rows", "sums of bytes", {.rows = 32, .cols = 4096}},
     {"transpose_summed_words", "units of 4, 32 rows, summed", {.rows = 32, .cols = 1024}},
     {"unpack_gemv_fast", "codes of AWQ's gemv_fast", {.cols = 65536}},
+    {"unpack_codes", "2 bits to nibbles", {.rows = 32, .cols = 65536, .option = 1}},
+    {"unpack_codes", "3 bits to nibbles", {.rows = 32, .cols = 65536, .option = 2}},
+    {"unpack_codes", "5 bits to bytes", {.rows = 32, .cols = 65536, .option = 3}},
+    {"unpack_codes", "7 bits to bytes", {.rows = 32, .cols = 65536, .option = 5}},
+    {"join_words", "words of 30 bits", {.rows = 32, .cols = 8192}},
+    {"join_words", "words of 28 bits", {.rows = 32, .cols = 8192, .option = 1}},
     {"widen_codes", "codes of 2 bits", {.rows = 32, .cols = 8192}},
     {"widen_codes", "codes of 3 bits", {.rows = 32, .cols = 2048, .option = 1}},
     {"join_columns", "columns, split and joined", {.rows = 24, .cols = 8184}},

@@ -11,12 +11,14 @@ namespace {
 std::atomic<uint64_t> now = 0;
 std::atomic<uint64_t> peak = 0;
 std::atomic<uint64_t> calls = 0;
+std::atomic<uint64_t> all_bytes = 0;
 thread_local bool failing = false;
 
 void* Count(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
   const uint64_t bytes = malloc_usable_size(memory);
   calls.fetch_add(1);
+  all_bytes.fetch_add(bytes);
   const uint64_t total = now.fetch_add(bytes) + bytes;
   uint64_t known = peak.load();
   while (known < total && !peak.compare_exchange_weak(known, total)) {
@@ -62,10 +64,11 @@ void FailAllocations(bool fail) noexcept {
 void StartCounting() noexcept {
   peak = now.load();
   calls = 0;
+  all_bytes = 0;
 }
 
 Allocated AllocatedSoFar() noexcept {
-  return {now.load(), peak.load(), calls.load()};
+  return {now.load(), peak.load(), calls.load(), all_bytes.load()};
 }
 
 }  // namespace prepack::testing

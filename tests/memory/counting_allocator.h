@@ -12,6 +12,7 @@ struct Allocated {
   uint64_t now = 0;    // bytes, as the allocator rounds them
   uint64_t peak = 0;   // most bytes at a time since StartCounting
   uint64_t calls = 0;  // of new since StartCounting
+  uint64_t total = 0;  // bytes of all of them, also of those that were freed
 };
 
 void StartCounting() noexcept;

@@ -9,6 +9,7 @@ endif()
 prepack_add_tests(memory
   conversion_memory_test.cpp
   counting_allocator.cpp
+  many_modules_test.cpp
   out_of_memory_test.cpp
   ../../bench/sample_checkpoint.cpp
   ../../bench/sample_formats.cpp)

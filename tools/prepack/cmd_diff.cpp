@@ -54,37 +54,37 @@ std::string VerdictText(DiffVerdict verdict) {
 }
 
 std::string ModulesText(const DiffReport& report) {
-  Table table({{"module"},
-               {"A"},
-               {"B"},
-               {"verdict"},
-               {"differing", Align::kRight},
-               {"max abs", Align::kRight},
-               {"max rel", Align::kRight},
-               {"SQNR dB", Align::kRight}});
+  NamedTable table({{"module"},
+                    {"A"},
+                    {"B"},
+                    {"verdict"},
+                    {"differing", Align::kRight},
+                    {"max abs", Align::kRight},
+                    {"max rel", Align::kRight},
+                    {"SQNR dB", Align::kRight}});
   for (const ModuleDiff& diff : report.modules) {
     const WeightDifferences& differences = diff.differences;
-    table.AddRow({Printable(diff.module), SideText(diff.a), SideText(diff.b),
-                  VerdictText(diff.verdict), fmt::format("{}", differences.unequal),
-                  DifferenceText(differences.max_absolute),
+    table.AddRow(diff.module,
+                 {SideText(diff.a), SideText(diff.b), VerdictText(diff.verdict),
+                  fmt::format("{}", differences.unequal), DifferenceText(differences.max_absolute),
                   DifferenceText(differences.max_relative), SqnrText(differences)});
   }
   return table.Render();
 }
 
 std::string TensorsText(const DiffReport& report) {
-  Table table({{"tensor"},
-               {"A"},
-               {"B"},
-               {"verdict"},
-               {"differing", Align::kRight},
-               {"max abs", Align::kRight}});
+  NamedTable table({{"tensor"},
+                    {"A"},
+                    {"B"},
+                    {"verdict"},
+                    {"differing", Align::kRight},
+                    {"max abs", Align::kRight}});
   bool any = false;
   for (const TensorDiff& diff : report.tensors) {
     if (IsSame(diff.differences.verdict)) continue;
     any = true;
-    table.AddRow({Printable(diff.tensor), SideText(diff.a), SideText(diff.b),
-                  VerdictText(diff.differences.verdict),
+    table.AddRow(diff.tensor,
+                 {SideText(diff.a), SideText(diff.b), VerdictText(diff.differences.verdict),
                   fmt::format("{}", diff.differences.elements),
                   DifferenceText(diff.differences.max_absolute)});
   }
@@ -96,8 +96,14 @@ std::string ReportText(const DiffReport& report) {
       fmt::format("A: {}\nB: {}\n\n", Printable(CheckpointText(report.a, report.format_a)),
                   Printable(CheckpointText(report.b, report.format_b)));
   if (!report.modules.empty()) text += ModulesText(report);
+  size_t different = 0;
   for (const ModuleDiff& diff : report.modules) {
-    if (diff.verdict == DiffVerdict::kDifferent) text += WorstText(diff);
+    if (diff.verdict != DiffVerdict::kDifferent) continue;
+    if (++different <= NamedTable::kMostNamedRows) text += WorstText(diff);
+  }
+  if (different > NamedTable::kMostNamedRows) {
+    text += fmt::format("\n… and {} more modules that differ (--json has all)\n",
+                        different - NamedTable::kMostNamedRows);
   }
   return text + TensorsText(report) +
          fmt::format("\nquantized modules: {}\nother tensors: {}\n", ModuleVerdicts(report),

@@ -140,16 +140,17 @@ std::string CpuText(const Plan& plan) {
 }
 
 std::string PlanText(const Plan& plan, const std::string& format) {
-  Table table({{"module"},
-               {"N", Align::kRight},
-               {"K", Align::kRight},
-               {"scheme"},
-               {"layout"},
-               {"before", Align::kRight},
-               {"after", Align::kRight}});
+  NamedTable table({{"module"},
+                    {"N", Align::kRight},
+                    {"K", Align::kRight},
+                    {"scheme"},
+                    {"layout"},
+                    {"before", Align::kRight},
+                    {"after", Align::kRight}});
   for (const ModulePlan& module : plan.modules) {
-    table.AddRow({Printable(module.linear->module()), fmt::format("{}", module.request.n),
-                  fmt::format("{}", module.request.k), DescribeScheme(module.linear->scheme()),
+    table.AddRow(module.linear->module(),
+                 {fmt::format("{}", module.request.n), fmt::format("{}", module.request.k),
+                  DescribeScheme(module.linear->scheme()),
                   module.chosen == nullptr ? "kept as stored" : std::string(module.chosen->id),
                   HumanBytes(module.source_bytes), HumanBytes(module.packed_bytes)});
   }

@@ -85,6 +85,7 @@ Json MemberNames(const QuantizedLinear& linear) {
 }
 
 void WriteModulePlan(const ModulePlan& module, const AlikeJson& alike, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("module", module.linear->module());
   json.Member("made_of", MemberNames(*module.linear));
@@ -120,6 +121,7 @@ class LastScheme {
 };
 
 void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("module", module.module);
   json.Member("shape", {module.n, module.k});
@@ -140,6 +142,7 @@ void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWr
 }
 
 void WriteTensor(const StoredTensor& tensor, const std::string& file, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("name", tensor.name);
   json.MemberText("dtype", DTypeName(tensor.dtype));

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <string_view>
 
 #include "prepack/base/text.h"
+#include "prepack/inspect/summary.h"
 #include "terminal.h"
 
 namespace prepack::cli {
@@ -87,6 +89,37 @@ std::string Table::RenderWithin(size_t width, size_t indent) const {
 
 std::string Table::Render(size_t indent) const {
   return RenderWithin(DisplayOf(Stream::kStdout).width, indent);
+}
+
+std::string NamedTable::Render(size_t indent) const {
+  Table table(columns_);
+  const auto add = [&table](std::string name, const std::vector<std::string>& cells) {
+    std::vector<std::string> row = {std::move(name)};
+    row.insert(row.end(), cells.begin(), cells.end());
+    table.AddRow(std::move(row));
+  };
+  if (rows_.size() <= kMostNamedRows) {
+    for (const Row& row : rows_) add(Printable(row.name), row.cells);
+    return table.Render(indent);
+  }
+  std::map<std::vector<std::string>, size_t> places;
+  struct Alike {
+    const std::vector<std::string>* cells = nullptr;
+    std::vector<std::string_view> names;
+  };
+  std::vector<Alike> kinds;  // in the order of their first rows
+  for (const Row& row : rows_) {
+    const auto [place, is_new] = places.try_emplace(row.cells, kinds.size());
+    if (is_new) kinds.push_back({.cells = &place->first, .names = {}});
+    kinds[place->second].names.push_back(row.name);
+  }
+  for (const Alike& kind : kinds) {
+    for (const NamePattern& pattern : FoldNames(kind.names)) {
+      const std::string count = pattern.names == 1 ? "" : fmt::format(" ×{}", pattern.names);
+      add(Printable(pattern.text) + count, *kind.cells);
+    }
+  }
+  return table.Render(indent);
 }
 
 }  // namespace prepack::cli

@@ -53,6 +53,30 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// A table of a row for each module or tensor, with its name in the first cell, as somebody can read
+// it: of more than kMostNamedRows, those that differ only in numbers of their names become one
+// (FoldNames), with how many there are behind it.
+class NamedTable {
+ public:
+  static constexpr size_t kMostNamedRows = 400;
+
+  explicit NamedTable(std::vector<Table::Column> columns) : columns_(std::move(columns)) {}
+
+  void AddRow(std::string name, std::vector<std::string> cells) {
+    rows_.push_back({std::move(name), std::move(cells)});
+  }
+  bool empty() const { return rows_.empty(); }
+  std::string Render(size_t indent = 0) const;
+
+ private:
+  struct Row {
+    std::string name;
+    std::vector<std::string> cells;
+  };
+  std::vector<Table::Column> columns_;
+  std::vector<Row> rows_;
+};
+
 }  // namespace prepack::cli
 
 #endif  // PREPACK_TOOLS_PREPACK_TABLE_H_

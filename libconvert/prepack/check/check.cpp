@@ -10,6 +10,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -91,7 +92,11 @@ class DataCheck {
 
   // Before Run.
   MemoryNeed Need() const {
-    MemoryNeed need{.shared = stripes_.size() * sizeof(StripeResult), .per_thread = kPlainMemory};
+    // Results of a module's stripes live until all of them are there, which are those of a few
+    // modules for each thread.
+    MemoryNeed need{.shared = model_.modules.size() * sizeof(ModuleCheck) +
+                              MostStripes() * sizeof(StripeResult),
+                    .per_thread = kPlainMemory + sizeof(StripeResult)};
     for (const auto& linear : model_.modules) {
       // One row in eight is kept, as a hash of eight bytes, in lists that grow by doubling.
       need.shared += 2 * linear->n();
@@ -110,6 +115,7 @@ class DataCheck {
   Status Run(unsigned threads, Progress& progress) {
     FindWeights();
     results_.resize(stripes_.size());
+    verdicts_.resize(model_.modules.size());
     unread_ = std::vector<std::atomic<size_t>>(model_.modules.size());
     for (const RowStripe& stripe : stripes_) ++unread_[stripe.matrix];
     energies_.resize(model_.modules.size());
@@ -121,9 +127,7 @@ class DataCheck {
       return CheckStripe(index, buffers[worker], progress);
     }));
     buffers.clear();
-    for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) {
-      PREPACK_TRY(Conclude(i, stripe));
-    }
+    for (const CheckVerdict verdict : verdicts_) Raise(report_.verdict, verdict);
     ReportNoted();
     JudgeModel(report_.modules, report_.findings);
     PREPACK_TRY(JudgeHiddenChannels(checkpoint_, energies_, report_.modules));
@@ -146,6 +150,16 @@ class DataCheck {
     }
   }
 
+  // Of a module.
+  size_t MostStripes() const {
+    size_t most = 0;
+    for (size_t i = 0, first = 0; i < stripes_.size(); ++i) {
+      if (stripes_[i].matrix != stripes_[first].matrix) first = i;
+      most = std::max(most, i + 1 - first);
+    }
+    return most;
+  }
+
   static Status Measure(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                         StripeBuffers& buffers, ModuleStatistics& statistics) {
     PREPACK_TRY(ReadRows(linear, n0, rows, buffers.numbers));
@@ -163,7 +177,8 @@ class DataCheck {
   Status CheckStripe(size_t index, StripeBuffers& buffers, Progress& progress) {
     const RowStripe& stripe = stripes_[index];
     const QuantizedLinear& linear = *model_.modules[stripe.matrix];
-    StripeResult& result = results_[index];
+    results_[index] = std::make_unique<StripeResult>();
+    StripeResult& result = *results_[index];
     progress.BeginItem(linear.module());
     if (stripe.n0 == 0) {
       PREPACK_TRY_ASSIGN(const uint64_t stray_bits, linear.CountStrayBits());
@@ -192,7 +207,10 @@ class DataCheck {
     }
     if (SpreadsRows(linear)) buffers.columns.End(result.statistics.windows);
     Status status = LookForText(stripe, linear, result);
-    if (status.ok() && --unread_[stripe.matrix] == 0) status = blocks_.Done(stripe.matrix);
+    if (status.ok() && --unread_[stripe.matrix] == 0) {
+      status = Conclude(stripe.matrix);
+      if (status.ok()) status = blocks_.Done(stripe.matrix);
+    }
     progress.Add(linear.source_bytes() * stripe.rows / linear.n());
     return status;
   }
@@ -231,29 +249,33 @@ class DataCheck {
     }
   }
 
-  // Merges the stripes of a module, from `stripe` on, in their order.
-  Status Conclude(size_t module, size_t& stripe) {
+  // Merges the stripes of a module in their order, and forgets them: there may be very many
+  // modules.
+  Status Conclude(size_t module) {
     ModuleCheck& check = report_.modules[module];
     ModuleStatistics statistics;
     BaselineSums baseline;
     std::optional<TextRun> text;
     StoredBlocks blocks;
     bool readable = true;
-    for (; stripe < stripes_.size() && stripes_[stripe].matrix == module; ++stripe) {
-      const StripeResult& result = results_[stripe];
+    const auto stripes = std::ranges::equal_range(stripes_, module, {}, &RowStripe::matrix);
+    for (auto stripe = stripes.begin(); stripe != stripes.end(); ++stripe) {
+      const std::unique_ptr<StripeResult> taken =
+          std::move(results_[static_cast<size_t>(stripe - stripes_.begin())]);
+      StripeResult& result = *taken;
       statistics.Merge(result.statistics);
       if (result.text && !text) text = result.text;
       blocks.Merge(result.blocks);
-      if (!result.energies.empty()) energies_[module] = std::move(results_[stripe].energies);
+      if (!result.energies.empty()) energies_[module] = std::move(result.energies);
       baseline.Merge(result.baseline);
       if (result.error.ok() || !readable) continue;
       readable = false;
       Finding finding = FindingOf(result.error);
       PREPACK_TRY(accepted_.Mark(finding, check.module));
       if (!finding.accepted) {
-        Raise(report_.verdict, result.error.kind() == ErrorKind::kUnsupported
-                                   ? CheckVerdict::kUnsupported
-                                   : CheckVerdict::kBadValues);
+        verdicts_[module] = result.error.kind() == ErrorKind::kUnsupported
+                                ? CheckVerdict::kUnsupported
+                                : CheckVerdict::kBadValues;
       }
       check.findings.push_back(std::move(finding));
     }
@@ -270,7 +292,8 @@ class DataCheck {
     }
     if (!readable) return {};
     JudgeModule(*model_.modules[module], statistics, check.findings);
-    check.statistics = statistics;
+    statistics.windows.row_hashes = {};  // judged, and as many as rows
+    check.statistics = std::move(statistics);
     if (weights_[module]) check.sqnr_db = baseline.SqnrDb();
     return {};
   }
@@ -325,7 +348,8 @@ class DataCheck {
   std::vector<std::atomic<size_t>> unread_;             // stripes, by module
   std::vector<std::optional<BaselineWeight>> weights_;  // of the baseline, by module
   std::vector<RowStripe> stripes_;
-  std::vector<StripeResult> results_;
+  std::vector<std::unique_ptr<StripeResult>> results_;
+  std::vector<CheckVerdict> verdicts_;        // by module; none is sound
   std::vector<std::vector<float>> energies_;  // of input channels, by module; empty: not measured
 };
 

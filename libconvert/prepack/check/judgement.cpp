@@ -213,10 +213,18 @@ double SizeOf(const ModuleCheck& module) {
 }
 
 void JudgeSizes(std::vector<ModuleCheck>& modules) {
-  std::map<std::string, std::vector<double>, std::less<>> peers;
+  struct Peers {
+    std::vector<double> sizes;
+    double median = 0;
+  };
+  std::map<std::string, Peers, std::less<>> peers;
   for (const ModuleCheck& module : modules) {
-    if (const double size = SizeOf(module); size > 0) peers[RoleOf(module.module)].push_back(size);
+    if (const double size = SizeOf(module); size > 0) {
+      peers[RoleOf(module.module)].sizes.push_back(size);
+    }
   }
+  // Once for all of them: there may be tens of thousands of experts.
+  for (auto& [role, of_role] : peers) of_role.median = Median(of_role.sizes);
   for (ModuleCheck& module : modules) {
     const double size = SizeOf(module);
     if (size <= 0) continue;  // weights of zero are reported elsewhere
@@ -228,14 +236,14 @@ void JudgeSizes(std::vector<ModuleCheck>& modules) {
                                   size, kSmallestSize, kLargestSize)));
       continue;
     }
-    const std::vector<double>& others = peers[RoleOf(module.module)];
-    if (others.size() < kMinSizePeers) continue;
-    const double ratio = size / Median(others);
+    const Peers& others = peers[RoleOf(module.module)];
+    if (others.sizes.size() < kMinSizePeers) continue;
+    const double ratio = size / others.median;
     if (ratio < kPeerSize && ratio > 1 / kPeerSize) continue;
     module.findings.push_back(
         MakeFinding("weights-unlike-peers", module.module,
                     fmt::format("the rms of the weights is {:.3g} times the median of its {} peers",
-                                ratio, others.size())));
+                                ratio, others.sizes.size())));
   }
 }
 

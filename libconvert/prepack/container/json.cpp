@@ -262,9 +262,10 @@ PythonNumbers ReplacePythonNumbers(std::string& text) {
 // when it ends.
 class DomBuilder : public JsonSax {
  public:
-  DomBuilder(const JsonLimits& limits, PythonNumbers python_numbers)
+  DomBuilder(const JsonLimits& limits, PythonNumbers python_numbers, const JsonEntries* entries)
       : JsonSax(limits.max_depth),
         python_numbers_(std::move(python_numbers)),
+        entries_(entries),
         values_left_(limits.max_values) {}
 
   Json TakeRoot() { return std::move(root_); }
@@ -334,9 +335,19 @@ class DomBuilder : public JsonSax {
     if (frame.container.is_array()) {
       frame.container.get_ref<Json::array_t&>().push_back(std::move(value));
     } else {
+      if (IsEntry()) {
+        entries_->visit(frame.key, value);
+        value = nullptr;
+      }
       // This bypasses the insertion of ordered_map, which searches all keys each time.
       Members(frame).emplace_back(std::move(frame.key), std::move(value));
     }
+  }
+
+  // Is what comes next one of the members that are not kept?
+  bool IsEntry() const {
+    return entries_ != nullptr && frames_.size() == 2 && frames_.front().container.is_object() &&
+           frames_.front().key == entries_->of;
   }
 
   static Json::object_t::Container& Members(Frame& frame) {
@@ -366,13 +377,14 @@ class DomBuilder : public JsonSax {
   Json root_;
   std::vector<Frame> frames_;
   const PythonNumbers python_numbers_;
+  const JsonEntries* entries_;
   size_t values_left_;
 };
 
 }  // namespace
 
 Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
-                             const JsonLimits& limits) {
+                             const JsonLimits& limits, const JsonEntries* entries) {
   std::string plain;
   PythonNumbers python_numbers;
   if (limits.python_numbers) {
@@ -380,7 +392,7 @@ Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
     python_numbers = ReplacePythonNumbers(plain);
     text = plain;
   }
-  DomBuilder builder(limits, std::move(python_numbers));
+  DomBuilder builder(limits, std::move(python_numbers), entries);
   PREPACK_TRY(builder.Run(text, where));
   return builder.TakeRoot();
 }

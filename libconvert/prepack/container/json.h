@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 
 namespace prepack {
@@ -93,9 +94,17 @@ struct JsonLimits {
   bool python_numbers = false;
 };
 
+// Members of an object that are too many to be in memory at once: those of the root's member `of`,
+// if that is an object. Each is handed over when it is complete, and is null in the result. What is
+// wrong with the text behind it, or with its key, is not known by then.
+struct JsonEntries {
+  std::string_view of;
+  FunctionRef<void(const std::string& key, const Json& value)> visit;
+};
+
 // `where` names the file, for the error.
 Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
-                             const JsonLimits& limits = {});
+                             const JsonLimits& limits = {}, const JsonEntries* entries = nullptr);
 
 // The member, or nullptr when it is absent or null. `object` may be any value: what is not an
 // object has no members.

@@ -30,7 +30,7 @@ std::string_view PythonName(double number) {
 void JsonWriter::Key(std::string_view name) {
   BeginElement();
   AppendQuoted(name);
-  buffer_ += ": ";
+  buffer_ += OnLine() ? ":" : ": ";
   after_key_ = true;
 }
 
@@ -90,9 +90,9 @@ void JsonWriter::Begin(char bracket) {
 }
 
 void JsonWriter::End(char bracket) {
-  const bool empty = elements_.back() == 0;
+  const bool breaks = elements_.back() != 0 && !OnLine();
   elements_.pop_back();
-  if (!empty) BreakLine();
+  if (breaks) BreakLine();
   buffer_ += bracket;
 }
 
@@ -109,6 +109,7 @@ void JsonWriter::BeginElement() {
 
 void JsonWriter::BreakLine() {
   if (buffer_.size() >= kBufferBytes) Flush();
+  if (OnLine()) return;
   buffer_ += '\n';
   buffer_.append(kIndent * elements_.size(), ' ');
 }

@@ -2,8 +2,10 @@
 #define PREPACK_CONTAINER_JSON_WRITER_H_
 
 // Writes a JSON document piece by piece, with exactly the bytes of Json::dump(2): a document with
-// an entry for every module or tensor needs neither a DOM nor all of its text in memory. Bytes that
-// are not UTF-8 become replacement characters.
+// an entry for every module or tensor needs neither a DOM nor all of its text in memory. Such
+// entries are best written on a line each (JsonWriter::Line), in the bytes of Json::dump(): half of
+// a long document would be the spaces of its indentation. Bytes that are not UTF-8 become
+// replacement characters.
 
 #include <cstddef>
 #include <cstdint>
@@ -47,10 +49,26 @@ class JsonWriter {
   void MemberNumber(std::string_view name, uint64_t number);
   void Member(std::string_view name, const Json& value);
 
+  // While one lives, each value begins on a line of its own and has no line breaks and no spaces in
+  // it. None is made while another lives.
+  class Line {
+   public:
+    explicit Line(JsonWriter& json) : json_(json) { json_.line_depth_ = json_.elements_.size(); }
+    ~Line() { json_.line_depth_ = kNoLine; }
+    Line(const Line&) = delete;
+    Line& operator=(const Line&) = delete;
+
+   private:
+    JsonWriter& json_;
+  };
+
   // Hands on all that was written so far.
   void Flush();
 
  private:
+  static constexpr size_t kNoLine = ~size_t{0};
+
+  bool OnLine() const { return elements_.size() > line_depth_; }
   void Begin(char bracket);
   void End(char bracket);
   // To be called before every value, and before every key.
@@ -64,6 +82,7 @@ class JsonWriter {
   std::string buffer_;
   std::vector<size_t> elements_;  // in each open container
   bool after_key_ = false;
+  size_t line_depth_ = kNoLine;  // what is in more containers than this stays on the line
 };
 
 // What a reader of NotFinite::kNull gets: numbers that JSON does not have are null.

@@ -5,4 +5,5 @@
 #define PREPACK_VBMI
 #include "prepack/kernels/vectors.h"
 
+#include "prepack/kernels/dense_codes_body.h"
 #include "prepack/kernels/nibble_columns_body.h"

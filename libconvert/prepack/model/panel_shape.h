@@ -32,6 +32,11 @@ inline constexpr uint64_t kMatrixTileBytes = 4ULL * 1024 * 1024;
 // code has to be read twice.
 inline constexpr uint64_t kPanelColsMultiple = 256;
 
+// In activation order codes change places as columns of this many output channels, or of multiples
+// (kernels/nibble_columns_body.h). Fewer would take several times as long for each code, which is
+// worse than leaving the L2 cache.
+inline constexpr uint64_t kReorderRows = 64;
+
 // Where the tiles and panels of a packed form may be cut.
 struct TileCut {
   bool by_inputs = false;   // tiles are some input channels of all output channels
@@ -53,10 +58,17 @@ constexpr uint64_t PanelRowsFor(CodeType code, uint64_t k, uint64_t multiple) {
   return std::max(multiple, rows / multiple * multiple);
 }
 
+// The same for the panels of a module.
+inline uint64_t PanelRowsOf(const QuantizedLinear& linear, uint64_t cols, const TileCut& cut) {
+  const uint64_t rows = PanelRowsFor(linear.scheme().code, cols, cut.rows);
+  const uint64_t least = linear.reordered() ? CeilDiv(kReorderRows, cut.rows) * cut.rows : 0;
+  return std::max(rows, least);
+}
+
 inline TileShape StripShape(const QuantizedLinear& linear, const TileCut& cut) {
   const CodeType code = linear.scheme().code;
   const uint64_t k = linear.k();
-  const uint64_t narrow = PanelRowsFor(code, k, cut.rows);
+  const uint64_t narrow = PanelRowsOf(linear, k, cut);
   if (narrow >= linear.wide_rows()) {
     return {.rows = narrow, .cols = k, .panel_rows = narrow, .panel_cols = k};
   }
@@ -80,7 +92,7 @@ inline TileShape MatrixShape(const QuantizedLinear& linear, const TileCut& cut) 
   const uint64_t cols = std::min({most, wanted, linear.k()});
   return {.rows = linear.n(),
           .cols = cols,
-          .panel_rows = PanelRowsFor(code, cols, cut.rows),
+          .panel_rows = PanelRowsOf(linear, cols, cut),
           .panel_cols = cols};
 }
 

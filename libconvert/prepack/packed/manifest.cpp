@@ -38,7 +38,9 @@ void WriteFused(const std::vector<FusedMember>& members, JsonWriter& json) {
   json.EndArray();
 }
 
+// There may be a hundred thousand.
 void WriteModule(const ModuleRecord& module, JsonWriter& json) {
+  const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("layout", module.layout);
   json.MemberText("scheme", SchemeName(module.scheme));
@@ -118,7 +120,10 @@ void WriteHashed(const Manifest& manifest, const ManifestRecords& records, JsonW
   WriteReasons(manifest.dequantized, json);
   json.Key("tensors");
   json.BeginArray();
-  records.VisitTensors([&json](const TensorRecord& tensor) { WriteTensor(tensor, json); });
+  records.VisitTensors([&json](const TensorRecord& tensor) {
+    const JsonWriter::Line line(json);
+    WriteTensor(tensor, json);
+  });
   json.EndArray();
   json.Key("files");
   json.BeginObject();

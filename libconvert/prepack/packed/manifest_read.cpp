@@ -181,16 +181,19 @@ void ReadLayouts(JsonFields& fields, Manifest& manifest) {
   }
 }
 
+std::string WhereModule(std::string_view name) {
+  return fmt::format("module {}", name);
+}
+
+// The modules themselves were read while the text was.
 void ReadModules(JsonFields& fields, Manifest& manifest) {
-  for (const auto& [name, json] : fields.Object("modules")->items()) {
-    const JsonFields module = fields.In(json, fmt::format("module {}", name));
-    ModuleRecord record = ReadModule(module);
-    if (!manifest.layouts.contains(record.layout)) {
-      fields.Keep(
-          Malformed(module.where(), "\"layouts\" does not list its layout").Found(record.layout));
-    }
-    if (!fields.ok()) return;
-    manifest.modules.emplace(name, std::move(record));
+  const Json& modules = *fields.Object("modules");
+  for (const auto& [name, record] : manifest.modules) {
+    if (manifest.layouts.contains(record.layout)) continue;
+    fields.Keep(Malformed(fields.In(modules, WhereModule(name)).where(),
+                          "\"layouts\" does not list its layout")
+                    .Found(record.layout));
+    return;
   }
   manifest.kept = fields.TextMap("kept");
   manifest.dequantized = fields.TextMap("dequantized");
@@ -326,17 +329,31 @@ Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
 }
 
 Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
-  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMaxManifestBytes));
+  PREPACK_TRY_ASSIGN(std::string text, ReadTextFile(path, kMaxManifestBytes));
   const std::string where = path.string();
   PREPACK_TRY(CheckHash(text, where));
   // Some 40 for a module and 8 for a tensor.
   constexpr JsonLimits kLimits{.max_values = 20'000'000};
-  PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, kLimits));
-
   Manifest manifest;
+  Status of_modules;
+  const Json no_fields = Json::object();
+  const JsonFields of_text(no_fields, where, of_modules);
+  const auto read_module = [&](const std::string& name, const Json& json) {
+    if (!of_modules.ok()) return;
+    manifest.modules.emplace(name, ReadModule(of_text.In(json, WhereModule(name))));
+  };
+  const JsonEntries modules{.of = "modules", .visit = read_module};
+  PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, kLimits, &modules));
+  text = {};  // as large as all that is made of it
+
   Status status;
   JsonFields fields(json, where, status);
-  for (const auto read : {ReadHead, ReadLayouts, ReadModules, ReadTensorsAndFiles}) {
+  for (const auto read : {ReadHead, ReadLayouts}) {
+    read(fields, manifest);
+    if (!status.ok()) return status;
+  }
+  PREPACK_TRY(std::move(of_modules));
+  for (const auto read : {ReadModules, ReadTensorsAndFiles}) {
     read(fields, manifest);
     if (!status.ok()) return status;
   }

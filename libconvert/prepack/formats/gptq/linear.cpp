@@ -12,6 +12,7 @@
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/module.h"
+#include "prepack/kernels/codes.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_columns.h"
@@ -139,22 +140,60 @@ Status Linear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last
   return {};
 }
 
+// Some word rows at a time, while those behind them are on their way.
+void Linear::VisitPieces(const PanelRange& range, const std::byte* rows, size_t stride,
+                         uint64_t count, PieceVisitor visit) {
+  for (uint64_t word = 0; word < count; word += kPieceRows) {
+    const uint64_t next = word + kPieceRows;
+    if (next < count) {
+      PrefetchRows(rows + next * stride, stride, std::min(kPieceRows, count - next),
+                   range.rows * kWideWordBytes);
+    }
+    visit(rows + word * stride, word, std::min(kPieceRows, count - word));
+  }
+}
+
+// Bit strings of codes that are not whole nibbles or bytes: the stored words are transposed, which
+// are fewer than wide ones, and every output channel then has its codes side by side.
+bool Linear::IsDense(const PanelRange& range) const {
+  const bool strings = scheme_.bits == 2 || (scheme_.bits == 3 && !shape_.packing.planar);
+  return strings && range.k0 % unit_.codes == 0;
+}
+
+Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) const {
+  const uint64_t first = range.k0 / unit_.codes * unit_.stored_words;
+  const uint64_t words = CeilDiv(range.cols, unit_.codes) * unit_.stored_words;
+  const size_t stream_bytes = words * kWideWordBytes;
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  Scratch<std::byte> streams(range.rows * stream_bytes);
+  PREPACK_TRY(checkpoint().Visit(
+      *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
+      ((words - 1) * n_ + range.rows) * kWideWordBytes, [&](const std::byte* stored) {
+        VisitPieces(range, stored, n_ * kWideWordBytes, words,
+                    [&](const std::byte* piece, uint64_t word, uint64_t count) {
+                      Kernels().transpose_words(piece, n_ * kWideWordBytes, count, range.rows,
+                                                streams.data() + word * kWideWordBytes,
+                                                stream_bytes);
+                    });
+      }));
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    UnpackToNibbles(scheme_.bits, U8(streams.data() + row * stream_bytes), range.cols,
+                    U8(out.data()) + row * row_bytes);
+  }
+  return {};
+}
+
 Status Linear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
+  if (IsDense(range)) return ReadDense(range, out);
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);
-  return VisitUnits(
-      range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
-      [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
-        const uint64_t words = count * unit_.wide_words;
-        for (uint64_t word = 0; word < words; word += kPieceRows) {
-          const uint64_t next = word + kPieceRows;
-          if (next < words) {
-            PrefetchRows(wide + next * stride, stride, std::min(kPieceRows, words - next),
-                         range.rows * kWideWordBytes);
-          }
-          Deliver(range, wide + word * stride, stride, std::min(kPieceRows, words - word),
-                  unit * unit_.codes + word * per_word, out);
-        }
-      });
+  return VisitUnits(range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
+                    [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+                      VisitPieces(range, wide, stride, count * unit_.wide_words,
+                                  [&](const std::byte* piece, uint64_t word, uint64_t words) {
+                                    Deliver(range, piece, stride, words,
+                                            unit * unit_.codes + word * per_word, out);
+                                  });
+                    });
 }
 
 Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {

@@ -62,6 +62,11 @@ class Linear final : public StoredLinear {
   // All units from `first` to before `last`, in order, in one or several calls.
   Status VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
                     UnitVisitor visit) const;
+  using PieceVisitor = FunctionRef<void(const std::byte* piece, uint64_t word, uint64_t count)>;
+  static void VisitPieces(const PanelRange& range, const std::byte* rows, size_t stride,
+                          uint64_t count, PieceVisitor visit);
+  bool IsDense(const PanelRange& range) const;
+  Status ReadDense(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadNatural(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
   // Puts widened words [words, channels], rows `stride` bytes apart, whose first code is input

@@ -60,32 +60,38 @@ std::optional<QuantizedLinear::CodesInSource> RowLinear::FindCodes(const PanelRa
                        .offset = (parts_.expert * n_ + range.n0) * row_bytes_};
 }
 
-// Packed codes of any other width: whole rows are unpacked, then cut.
+// Packed codes of any other width, from the first whole word or byte in front of those wanted; if
+// that is further in front, rows are cut afterwards.
 Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out) const {
   const uint32_t bits = scheme_.bits;
-  const uint64_t words = row_bytes_ / 4;
   const bool aligned = parts_.stored == RowCodes::kWordAligned;
-  Scratch<std::byte> stored(range.rows * row_bytes_);
-  PREPACK_TRY(checkpoint().Read(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
-                                std::span(stored.data(), range.rows * row_bytes_)));
-  Scratch<std::byte> dense(aligned ? DenseBytes(bits, words * (32 / bits)) : 0);
-  Scratch<std::byte> row_codes(PanelRowBytes(scheme_.code, k_));
+  const uint64_t unit = aligned ? 32 / bits : 8;  // codes, as many as whole words or `bits` bytes
+  const uint64_t first = range.k0 / unit * unit;
+  const uint64_t count = range.k0 + range.cols - first;
+  const uint64_t skip = aligned ? first / unit * 4 : first / unit * bits;
+  const uint64_t words = aligned ? CeilDiv(count, unit) : 0;
+  const bool is_nibble = IsNibble(scheme_.code);
+  const bool cut = first != range.k0;
+  Scratch<std::byte> dense(aligned ? DenseBytes(bits, words * unit) : 0);
+  Scratch<std::byte> row_codes(cut ? PanelRowBytes(scheme_.code, count) : 0);
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    const std::byte* stream = stored.data() + row * row_bytes_;
+  const auto unpack_row = [&](const std::byte* stream, std::byte* to) {
     if (aligned) {
       WordsToDense(bits, U8(stream), words, U8(dense.data()));
       stream = dense.data();
     }
-    if (IsNibble(scheme_.code)) {
-      UnpackToNibbles(bits, U8(stream), k_, U8(row_codes.data()));
-    } else {
-      UnpackToBytes(bits, U8(stream), k_, U8(row_codes.data()));
-    }
-    std::memcpy(out.data() + row * wanted, row_codes.data() + PanelRowBytes(scheme_.code, range.k0),
-                wanted);
-  }
-  if (IsNibble(scheme_.code) && range.cols % 2 != 0) {
+    std::byte* codes = cut ? row_codes.data() : to;
+    (is_nibble ? UnpackToNibbles : UnpackToBytes)(bits, U8(stream), count, U8(codes));
+    if (cut) std::memcpy(to, codes + PanelRowBytes(scheme_.code, range.k0 - first), wanted);
+  };
+  PREPACK_TRY(checkpoint().Visit(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
+                                 range.rows * row_bytes_, [&](const std::byte* stored) {
+                                   for (uint64_t row = 0; row < range.rows; ++row) {
+                                     unpack_row(stored + row * row_bytes_ + skip,
+                                                out.data() + row * wanted);
+                                   }
+                                 }));
+  if (is_nibble && range.cols % 2 != 0) {
     for (uint64_t row = 0; row < range.rows; ++row) out[(row + 1) * wanted - 1] &= std::byte{0x0F};
   }
   return {};

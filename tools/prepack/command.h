@@ -26,7 +26,8 @@ struct CommonOptions {
   bool quiet = false;
   bool verbose = false;
   std::string color = "auto";     // "auto", "always", "never"
-  std::string progress = "auto";  // "auto", "plain", "none"
+  std::string messages = "text";  // "text", "json"; main looks at it before all is parsed
+  std::string progress = "auto";  // "auto", "plain", "json", "none"
 };
 
 // How the program ends; main returns it.
@@ -58,6 +59,15 @@ void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit);
 // Values that help and completions name. Others are not refused here: the library does so, and says
 // what was meant.
 CLI::Validator Offers(const std::vector<std::string>& values);
+
+// What errors and notes are from here on: text for people, or a document per line (--messages json;
+// schemas/message.schema.json). Errors of the command line itself are told so, too: main calls this
+// before it is parsed.
+enum class MessageFormat : uint8_t { kText, kJson };
+MessageFormat MessageFormatOf(std::span<char* const> arguments);
+void SetMessageFormat(MessageFormat format);
+// A document in one line, for stderr.
+std::string MessageLine(const Json& document);
 
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);

@@ -75,6 +75,8 @@ ExitCodeValue Run(int argc, char** argv) {
   ExitCodeValue exit_code = prepack::cli::kExitDone;
   CLI::App app;
   prepack::cli::DescribeCommandLine(app, exit_code);
+  prepack::cli::SetMessageFormat(
+      prepack::cli::MessageFormatOf(std::span(argv, static_cast<size_t>(argc))));
   // CLI11 would only say that a subcommand is missing.
   if (argc > 1 && *argv[1] != '-') {
     const prepack::Status named = prepack::cli::CheckCommandName(app, argv[1]);

@@ -1,5 +1,11 @@
 """--messages json and --progress json: what programs read from stderr, a document per line."""
 
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
 import unittest
 
 import harness
@@ -31,7 +37,7 @@ class Messages(harness.ToolTest):
         source = CHECKPOINTS / "ct-mixed"
         line = self.error(2, "plan", source, "-t", "zentorc", "--messages=json")
         self.assertEqual(line["found"], "zentorc")
-        self.assertEqual(line["expected"], ", ".join(harness.TARGETS))
+        self.assertEqual(line["expected"], ", ".join([*harness.TARGETS, *harness.EXPERT_TARGETS, *harness.CHECKPOINT_TARGETS]))
         self.assertIn("zentorch", line["hint"])
 
     def test_error_of_malformed_input(self):
@@ -46,6 +52,65 @@ class Messages(harness.ToolTest):
         for args in (["plan"], ["nonsense"], ["plan", "x", "--tarket", "y"], ["check", "x", "--jobs", "a"]):
             line = self.error(2, *args, "--messages", "json")
             self.assertEqual((line["error"], line["where"]), ("usage", "command line"))
+
+    def test_findings_of_a_quiet_check(self):
+        source = self.copy_checkpoint("ct-w4a16-g32-asym")
+        header, start = harness.read_header(source / "model.safetensors")
+        scale = start + header["model.layers.0.mlp.down_proj.weight_scale"]["data_offsets"][0]
+        data = bytearray((source / "model.safetensors").read_bytes())
+        data[scale : scale + 2] = b"\x80\x7f"  # infinity
+        (source / "model.safetensors").write_bytes(data)
+        text = self.run_tool("check", source, "--quiet")
+        self.assertEqual(text.returncode, 1)
+        line = self.error(1, "check", source, "--quiet", "--messages", "json")
+        self.assertEqual((line["error"], line["id"]), ("check-failed", "scale-not-finite"))
+        self.assertIn("model.layers.0.mlp.down_proj", line["where"])
+        self.assertEqual(text.stderr, f"error: {line['text']}\n")
+
+    def test_warnings_of_a_strict_check(self):
+        line = self.error(1, "check", CHECKPOINTS / "ct-mixed", "--quiet", "--strict", "--messages", "json")
+        self.assertEqual((line["error"], line["id"]), ("check-failed", "module-siblings-differ"))
+        self.assertTrue(line["hint"])
+
+    def test_end_before_there_is_output(self):
+        source = self.scratch / "large"
+        harness.sparse_checkpoint(source, 1, 1, 8192, 1 << 17)
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with subprocess.Popen(
+                [harness.TOOL, "check", source, "--messages", "json", "--progress", "json"],
+                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            ) as child:
+                child.stderr.readline()  # it is at work
+                child.send_signal(number)
+                (*_, last) = self.lines(child.stderr.read())
+                self.assertEqual(child.wait(), code)
+            self.assertEqual((last["error"], last["exit_code"]), ("interrupted", 130))
+
+    def test_end_with_the_parent(self):
+        """PREPACK_STOP_WITH_PARENT: what the Python package asks for."""
+        source = self.scratch / "large"
+        harness.sparse_checkpoint(source, 1, 4, 16384, 1 << 17)
+        out = self.scratch / "out"
+        script = (
+            "import os, subprocess, sys, time\n"
+            "child = subprocess.Popen(sys.argv[1:], env={**os.environ,\n"
+            "    'PREPACK_STOP_WITH_PARENT': str(os.getpid())}, stderr=subprocess.PIPE)\n"
+            "child.stderr.readline()\n"
+            "print(child.pid, flush=True)\n"
+            "os._exit(0)\n"
+        )
+        parent = subprocess.run(
+            [sys.executable, "-c", script, harness.TOOL, "convert", source, "-o", out, "-t", "vllm-cpu",
+             "--progress", "json"], stdout=subprocess.PIPE, text=True, check=True,
+        )
+        child = int(parent.stdout)
+        for _ in range(600):
+            if not os.path.exists(f"/proc/{child}") or " Z " in pathlib.Path(f"/proc/{child}/stat").read_text():
+                break
+            time.sleep(0.1)
+        else:
+            self.fail("it goes on")
+        self.assertEqual([path.name for path in self.scratch.iterdir()], ["large"])
 
     def test_what_is_no_option(self):
         result = self.run_tool("plan", "nowhere", "-t", "vllm-cpu", "--", "--messages=json")

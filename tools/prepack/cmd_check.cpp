@@ -125,7 +125,7 @@ void PrintReport(const CheckReport& report, const CheckCommand& options) {
     for (const Finding& finding : findings) {
       if (finding.severity != Severity::kError && !options.strict) continue;
       if (finding.severity == Severity::kInfo) continue;
-      PrintError(fmt::format("{}: {}", Printable(finding.where), Printable(finding.message, 1000)));
+      PrintFinding(finding, code);
     }
   }
 }

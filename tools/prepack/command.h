@@ -71,8 +71,11 @@ std::string MessageLine(const Json& document);
 
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);
-// Prints a note or an error to stderr, as "LABEL: text".
-void PrintError(std::string_view text);
+// Prints an error to stderr for which there is no status: "error: text", exit code 4.
+void PrintSystemError(std::string_view text);
+// Prints a finding that makes the command end with `code`, as "error: WHERE: MESSAGE".
+void PrintFinding(const Finding& finding, ExitCodeValue code);
+// Prints a note to stderr, as "note: text".
 void PrintNote(std::string_view text);
 // Prints one JSON document to stdout.
 void PrintJson(const Json& json);

@@ -89,9 +89,19 @@ std::string MessageLine(const Json& document) {
   return PrintableJson(document.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
-void PrintError(std::string_view text) {
+void PrintSystemError(std::string_view text) {
   if (message_format == MessageFormat::kText) return PrintLabelled(Tone::kBad, "error", text);
   PrintDocument(ErrorDocument(SystemError("prepack", text, 0)));
+}
+
+void PrintFinding(const Finding& finding, ExitCodeValue code) {
+  const std::string text =
+      fmt::format("{}: {}", Printable(finding.where), Printable(finding.message, 1000));
+  if (message_format == MessageFormat::kText) return PrintLabelled(Tone::kBad, "error", text);
+  Json document = ErrorDocument(
+      Status(ErrorKind{code}, finding.where, finding.message).Hint(finding.hint).Id(finding.id));
+  document["text"] = text;
+  PrintDocument(document);
 }
 
 void PrintNote(std::string_view text) {

@@ -65,6 +65,32 @@ class _Messages:
             self.notes.append(str(document.get("text", line)))
 
 
+class _LateInterrupt:
+    """Keeps Ctrl-C back until `release`: in the middle of starting the child, it would leave one
+    running that nobody knows of. Only the main thread hears of Ctrl-C."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._came: List[Any] = []
+
+    def __enter__(self) -> "_LateInterrupt":
+        handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(handler):
+            signal.signal(signal.SIGINT, lambda *arguments: self._came.append(arguments))
+            self._handler = handler
+        return self
+
+    def release(self) -> None:
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+            for arguments in self._came[:1]:
+                handler(*arguments)
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 def _stop(child: "subprocess.Popen[bytes]") -> None:
     """Asks the child to end, and waits until it has cleaned up. What interrupts that kills it."""
     if child.poll() is not None:
@@ -145,19 +171,21 @@ def _run(
     # In a session of its own, so that Ctrl-C in a terminal reaches this process alone, which then
     # stops the child once: a second signal would kill it before it has cleaned up. Should this process
     # die without a word, the variable makes the child stop by itself.
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, bufsize=0,
-        start_new_session=True, env={**os.environ, "PREPACK_STOP_WITH_PARENT": str(os.getpid())},
-    )
-    assert child.stderr is not None
-    with child.stderr:
-        try:
-            _read_all(child, messages, cancel)
-            messages.end()
-            return child.wait()
-        except BaseException:
-            _stop(child)
-            raise
+    with _LateInterrupt() as interrupt:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, bufsize=0,
+            start_new_session=True, env={**os.environ, "PREPACK_STOP_WITH_PARENT": str(os.getpid())},
+        )
+        assert child.stderr is not None
+        with child.stderr:
+            try:
+                interrupt.release()
+                _read_all(child, messages, cancel)
+                messages.end()
+                return child.wait()
+            except BaseException:
+                _stop(child)
+                raise
 
 
 def run(

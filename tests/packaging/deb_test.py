@@ -20,11 +20,20 @@ def field(info, name):
 class Deb(installed.InstalledTest):
     def setUp(self):
         super().setUp()
-        self.run_command(
-            "cpack", "--config", BUILD / "CPackConfig.cmake", "-G", "DEB", "-B", self.scratch,
-            cwd=self.scratch,
-        )
         self.architecture = self.run_command("dpkg", "--print-architecture").strip()
+
+    def make(self, folder, **env):
+        self.run_command(
+            "cpack", "--config", BUILD / "CPackConfig.cmake", "-G", "DEB", "-B", folder, cwd=self.scratch, env=env,
+        )
+
+    def test_the_same_bytes_from_every_run(self):
+        made = []
+        for name in ("one", "two"):
+            self.make(self.scratch / name, SOURCE_DATE_EPOCH="1700000000")
+            made.append({path.name: path.read_bytes() for path in (self.scratch / name).glob("*.deb")})
+        self.assertEqual(len(made[0]), 2)
+        self.assertEqual(made[0], made[1])
 
     def package(self, name):
         return self.scratch / f"{name}_{VERSION}_{self.architecture}.deb"
@@ -35,6 +44,7 @@ class Deb(installed.InstalledTest):
         return folder
 
     def test_packages(self):
+        self.make(self.scratch)
         made = sorted(path.name for path in self.scratch.glob("*.deb"))
         self.assertEqual(made, [self.package("libprepack-dev").name, self.package("prepack").name])
         self.check_program()
@@ -46,8 +56,7 @@ class Deb(installed.InstalledTest):
         if not shutil.which("lintian"):
             self.skipTest("lintian is not installed")
         said = self.run_command(
-            "lintian", "--fail-on", "none", "--allow-root", "--suppress-tags", "initial-upload-closes-no-bugs",
-            *self.scratch.glob("*.deb"),
+            "lintian", "--fail-on", "none", "--allow-root", *self.scratch.glob("*.deb"),
         )
         self.assertEqual(said, "")
 

@@ -65,7 +65,8 @@ void InstallSignalHandlers() {
 // it die without a word, this one is to stop, too.
 void StopWithParent() {
   const char* const parent = std::getenv("PREPACK_STOP_WITH_PARENT");
-  if (parent == nullptr || prepack::cli::ParseCount(parent) != static_cast<uint64_t>(getppid())) return;
+  if (parent == nullptr || prepack::cli::ParseCount(parent) != static_cast<uint64_t>(getppid()))
+    return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 

@@ -133,7 +133,7 @@ void PrintReport(const CheckReport& report, const CheckCommand& options) {
   } else if (const int code = CheckExitCode(report.verdict, options.strict); code != 0) {
     for (const Finding& finding : findings) {
       if (!Fails(finding, options.strict)) continue;
-      PrintError(fmt::format("{}: {}", Printable(finding.where), Printable(finding.message, 1000)));
+      PrintFinding(finding, code);
     }
   }
 }

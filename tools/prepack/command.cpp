@@ -38,14 +38,6 @@ class HelpFormatter : public CLI::Formatter {
   HelpText text_;
 };
 
-void PrintLabelled(Tone tone, std::string_view label, std::string_view text) {
-  const std::string line =
-      fmt::format("{} {}\n", Paint(tone, fmt::format("{}:", label), Stream::kStderr), text);
-  const std::string shown = DisplayOf(Stream::kStderr).unicode ? line : ToAscii(line);
-  // Where stderr cannot be written, nobody is left to tell: the exit code says what happened.
-  std::fwrite(shown.data(), 1, shown.size(), stderr);
-}
-
 }  // namespace
 
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
@@ -58,6 +50,11 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
                    "Colours: auto (on a terminal, unless NO_COLOR is set), always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
+  command
+      ->add_option("--messages", common.messages,
+                   "Errors and notes on stderr: text, or json, a document per line for programs")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT");
   command->parse_complete_callback([&common] { SetColour(common.color); });
   SetHelpText(*command, std::move(text));
   return command;
@@ -74,10 +71,12 @@ void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit) {
 
 void AddProgressOptions(CLI::App& command, CommonOptions& common) {
   command
-      .add_option("--progress", common.progress,
-                  "Progress on stderr: auto (one line on a terminal, nothing elsewhere), plain "
-                  "(a new line every few seconds, for logs) or none")
-      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      .add_option(
+          "--progress", common.progress,
+          "Progress on stderr: auto (one line on a terminal, nothing elsewhere), plain "
+          "(a new line every few seconds, for logs), json (a document per line, ten times a "
+          "second, for programs) or none")
+      ->check(CLI::IsMember({"auto", "plain", "json", "none"}))
       ->type_name("HOW");
   command
       .add_flag("-v,--verbose", common.verbose,
@@ -99,14 +98,6 @@ CLI::Validator Offers(const std::vector<std::string>& values) {
           fmt::format("{{{}}}", fmt::join(values, ","))};
 }
 
-void PrintError(std::string_view text) {
-  PrintLabelled(Tone::kBad, "error", text);
-}
-
-void PrintNote(std::string_view text) {
-  PrintLabelled(Tone::kUnsure, "note", text);
-}
-
 ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
                          FunctionRef<ExitCodeValue()> run) {
   for (std::string* argument : arguments) {
@@ -116,11 +107,6 @@ ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
     *argument = path->string();
   }
   return run();
-}
-
-ExitCodeValue Fail(const Status& status) {
-  PrintError(status.ToString());
-  return ExitCode(status);
 }
 
 void PrintJson(const Json& json) {

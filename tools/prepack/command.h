@@ -28,7 +28,8 @@ struct CommonOptions {
   bool quiet = false;
   bool verbose = false;
   std::string color = "auto";     // "auto", "always", "never"
-  std::string progress = "auto";  // "auto", "plain", "none"
+  std::string messages = "text";  // "text", "json"; main looks at it before all is parsed
+  std::string progress = "auto";  // "auto", "plain", "json", "none"
 };
 
 // How the program ends; main returns it.
@@ -68,11 +69,22 @@ inline constexpr const char* kCheckpointArgument =
     "Checkpoint folder, or ORG/NAME[@REVISION] of a model in the local hub cache";
 ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
                          FunctionRef<ExitCodeValue()> run);
+// What errors and notes are from here on: text for people, or a document per line (--messages json;
+// schemas/message.schema.json). Errors of the command line itself are told so, too: main calls this
+// before it is parsed.
+enum class MessageFormat : uint8_t { kText, kJson };
+MessageFormat MessageFormatOf(std::span<char* const> arguments);
+void SetMessageFormat(MessageFormat format);
+// A document in one line, for stderr.
+std::string MessageLine(const Json& document);
 
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);
-// Prints a note or an error to stderr, as "LABEL: text".
-void PrintError(std::string_view text);
+// Prints an error to stderr for which there is no status: "error: text", exit code 4.
+void PrintSystemError(std::string_view text);
+// Prints a finding that makes the command end with `code`, as "error: WHERE: MESSAGE".
+void PrintFinding(const Finding& finding, ExitCodeValue code);
+// Prints a note to stderr, as "note: text".
 void PrintNote(std::string_view text);
 // Prints one JSON document to stdout.
 void PrintJson(const Json& json);

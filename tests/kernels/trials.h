@@ -355,6 +355,69 @@ inline Trial fuse_products(const TrialShape& shape) {
           .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * count); }};
 }
 
+inline Trial split_fields(const TrialShape& shape) {
+  const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
+  const size_t words = shape.cols;
+  return {.in_bytes = words * 4,
+          .out_bytes = words * (32 / bits) * sizeof(float),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.split_fields(As<uint32_t>(in), words, bits, 1 << (bits - 1), As<float>(out));
+          }};
+}
+
+inline Trial scale_steps(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = (count + 1) * sizeof(float),
+          .out_bytes = count * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.scale_steps(As<float>(in) + 1, count, *As<float>(in), shape.option % 2 == 0,
+                                    As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, count + 1); }};
+}
+
+inline Trial add_row_products(const TrialShape& shape) {
+  const size_t count = (shape.rows + 1) * shape.cols;
+  return {.in_bytes = count * sizeof(float),
+          .out_bytes = shape.rows * kProductLanes * sizeof(double),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                std::vector<const float*> x;
+                for (size_t r = 0; r < shape.rows; ++r) {
+                  x.push_back(As<float>(in) + (r + 1) * shape.cols);
+                }
+                std::fill_n(As<double>(out), shape.rows * kProductLanes, 0.5);
+                kernels.add_row_products(As<float>(in), shape.cols, x.data(), x.size(),
+                                         As<double>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, count); }};
+}
+
+inline Trial scale_nibbles(const TrialShape& shape) {
+  const size_t stride = kStripChannels / 2 + shape.in_gap;
+  return {.in_bytes = sizeof(NibbleScales) + StridedSize(shape.cols, kStripChannels / 2, stride),
+          .out_bytes = shape.cols * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                NibbleScales scales{};
+                std::memcpy(&scales, in, sizeof scales);
+                scales.flip %= 16;
+                kernels.scale_nibbles(in + sizeof scales, stride, shape.cols, scales,
+                                      shape.option % 2 == 0, As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial widen_quads(const TrialShape& shape) {
+  const size_t stride = 4 * kStripChannels + shape.in_gap;
+  return {.in_bytes = StridedSize(shape.cols, 4 * kStripChannels, stride),
+          .out_bytes = shape.cols * 4 * kStripChannels * sizeof(int16_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.widen_quads(As<int8_t>(in), stride, shape.cols, As<int16_t>(out));
+          }};
+}
+
 }  // namespace trials
 
 struct KernelTrials {
@@ -410,6 +473,11 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"add_float_products", "products of floats", {.rows = 64, .cols = 512}},
     {"add_pair_products", "products of pairs", {.rows = 64, .cols = 512}},
     {"fuse_products", "fused products", {.cols = 16384}},
+    {"split_fields", "fields of words", {.cols = 16384}},
+    {"scale_steps", "scaled steps", {.cols = 16384}},
+    {"add_row_products", "products of rows", {.rows = 8, .cols = 2048}},
+    {"scale_nibbles", "scaled nibbles", {.cols = 2048}},
+    {"widen_quads", "fours of bytes", {.cols = 2048}},
 };
 
 }  // namespace prepack

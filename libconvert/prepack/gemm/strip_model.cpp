@@ -1,10 +1,13 @@
 #include "prepack/gemm/strip_model.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/model_operands.h"
 
@@ -85,9 +88,10 @@ std::array<Sum, kStripChannels> SumColumns(const KernelTable& kernels, const X* 
 // The memory of one call: small, so that it costs next to nothing to allocate.
 template <typename X, typename Sum>
 struct StripModel<X, Sum>::Scratch {
-  std::vector<X> w;                     // a run of each strip
-  std::vector<Sum> sums;                // [M, kModelBlock]
-  std::vector<StripRow<X, Sum>> dense;  // of one strip
+  // From a page on: then no vector lies in two cache lines.
+  std::vector<X, PageAllocator<X>> w;         // a run of each strip
+  std::vector<Sum, PageAllocator<Sum>> sums;  // [M, kModelBlock]
+  std::vector<StripRow<X, Sum>> dense;        // of one strip
 };
 
 template <typename X, typename Sum>
@@ -105,6 +109,13 @@ StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& i
       segment_(segment),
       scales_(LoadFloats(packed.scale_dtype, packed.scale)),
       bias_(LoadFloats(packed.bias_dtype, packed.bias)) {
+  for (const SparseModelRow<X>& row : rows_.sparse) {
+    has_bases_ = has_bases_ || row.base != 0;
+    for (const ModelEntry<X>& entry : row.entries) {
+      sparse_.push_back({.k = entry.k, .m = row.m, .x = static_cast<X>(entry.x - row.base)});
+    }
+  }
+  std::ranges::stable_sort(sparse_, {}, &SparseEntry::k);
   for (uint64_t m = 1; input.slab && m <= m_; ++m) {
     zeros_outside_ = zeros_outside_ && x_[m * columns_ - 1] == 0;
   }
@@ -143,15 +154,17 @@ template <typename X, typename Sum>
 void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
                                         Scratch& scratch) const {
   if (rows_.sparse.empty()) return;
-  const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
-  for (const SparseModelRow<X>& row : rows_.sparse) {
-    Sum* sums = &scratch.sums[row.m * kModelBlock + column];
-    AddBase(row.base, columns, sums);
-    const uint64_t first = strip.k0 - slab_.k0;  // column of x
-    for (const ModelEntry<X>& entry : row.Between(first, first + strip.inputs)) {
-      const auto x = static_cast<X>(entry.x - row.base);
-      MultiplyOne(kernels_, x, entry.k - first, scratch.w.data(), sums);
+  if (has_bases_) {
+    const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
+    for (const SparseModelRow<X>& row : rows_.sparse) {
+      AddBase(row.base, columns, &scratch.sums[row.m * kModelBlock + column]);
     }
+  }
+  const uint64_t first = strip.k0 - slab_.k0;  // column of x
+  auto entry = std::ranges::lower_bound(sparse_, first, {}, &SparseEntry::k);
+  for (; entry != sparse_.end() && entry->k < first + strip.inputs; ++entry) {
+    MultiplyOne(kernels_, entry->x, entry->k - first, scratch.w.data(),
+                &scratch.sums[entry->m * kModelBlock + column]);
   }
 }
 
@@ -194,8 +207,8 @@ template <typename X, typename Sum>
 Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
   PREPACK_TRY(CheckOutput(y, m_, n0, packed_.n));
   const uint64_t width = y.size() / m_;
-  Scratch scratch{.w = std::vector<X>(kStripSize),
-                  .sums = std::vector<Sum>(m_ * kModelBlock),
+  Scratch scratch{.w = std::vector<X, PageAllocator<X>>(kStripSize),
+                  .sums = std::vector<Sum, PageAllocator<Sum>>(m_ * kModelBlock, Sum{0}),
                   .dense = std::vector<StripRow<X, Sum>>(rows_.dense.size())};
   std::vector<float> results(m_ * kModelBlock);
   for (uint64_t first = 0; first < width; first += kModelBlock) {
@@ -335,6 +348,11 @@ void ChannelModel::Fold(const ModelPiece& segment, const int32_t* sums, float* r
 
 void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w) {
   constexpr uint64_t kPairs = 2 * kStripChannels;  // of two input channels
+  if (piece.rows == kStripChannels) {
+    Kernels().widen_quads(reinterpret_cast<const int8_t*>(bytes), stride, CeilDiv(piece.inputs, 4),
+                          w);
+    return;
+  }
   for (uint64_t j = 0; j < piece.inputs; j += 4) {
     const auto* quads = reinterpret_cast<const int8_t*>(bytes + j / 4 * stride);
     int16_t* first = w + j / 2 * kPairs;
@@ -348,6 +366,14 @@ void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piec
 }
 
 void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w) {
+  if (piece.inputs % 4 == 0) {
+    std::array<int8_t, kRunInputs * kStripChannels> quads{};
+    Kernels().transpose_words(packed.weight.data() + piece.n0 * packed.k + piece.k0, packed.k,
+                              piece.rows, piece.inputs / 4,
+                              reinterpret_cast<std::byte*>(quads.data()), 4 * kStripChannels);
+    Kernels().widen_quads(quads.data(), 4 * kStripChannels, piece.inputs / 4, w);
+    return;
+  }
   for (uint64_t i = 0; i < piece.rows; ++i) {
     const auto* row = reinterpret_cast<const int8_t*>(packed.weight.data()) +
                       (piece.n0 + i) * packed.k + piece.k0;

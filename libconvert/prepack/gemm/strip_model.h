@@ -75,6 +75,12 @@ class StripModel : public KernelModel {
 
  private:
   struct Scratch;
+  // What a row that is nearly all zero adds in one column of x, beyond what zero became.
+  struct SparseEntry {
+    uint64_t k;
+    uint64_t m;
+    X x;
+  };
 
   uint64_t InputsFrom(uint64_t k0) const;
   // Is x given for any of input channels [begin, end)?
@@ -93,6 +99,8 @@ class StripModel : public KernelModel {
   std::vector<X> x_;    // and one more, behind an odd number of columns
   bool zeros_outside_;  // what zero became is zero, in every row
   ModelRows<X> rows_;
+  std::vector<SparseEntry> sparse_;  // of all rows that are nearly all zero, by k
+  bool has_bases_ = false;           // in some of these rows zero became another number
   uint64_t segment_;
   std::vector<float> scales_;
   std::vector<float> bias_;

@@ -18,6 +18,7 @@
 #include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_pairs.h"
 #include "prepack/kernels/nibble_transpose.h"
+#include "prepack/kernels/row_products.h"
 #include "prepack/kernels/row_sums.h"
 #include "prepack/kernels/strip_products.h"
 #include "prepack/kernels/unit_transpose.h"

@@ -17,6 +17,7 @@
 #include "prepack/kernels/nibble_halves_body.h"
 #include "prepack/kernels/nibble_pairs_body.h"
 #include "prepack/kernels/nibble_transpose_body.h"
+#include "prepack/kernels/row_products_body.h"
 #include "prepack/kernels/row_sums_body.h"
 #include "prepack/kernels/strip_products_body.h"
 #include "prepack/kernels/unit_transpose_body.h"

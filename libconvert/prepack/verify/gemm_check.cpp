@@ -46,13 +46,22 @@ uint64_t UnitOfSlabs(const PackedModule& packed) {
   return std::lcm(std::lcm(of_models, kSecondInputsUnit), std::lcm(cut.cols, kPanelColsMultiple));
 }
 
-// Output channels of a panel: a multiple of what the layout, its strips and the models require.
-uint64_t PanelChannels(const PackedModule& packed, uint64_t inputs) {
+// What the layout, its strips and the models require that panels begin at a multiple of.
+uint64_t UnitOfPanels(const PackedModule& packed) {
   const TileCut cut = packed.layout().cut(packed.request());
   uint64_t unit = kModelBlock;
   while (unit % cut.rows != 0 || unit % cut.strip_rows != 0) unit += kModelBlock;
+  return unit;
+}
+
+// `inputs` at once: all of them, or those of a slab.
+ProductCut CutInto(const PackedModule& packed, uint64_t inputs) {
+  const uint64_t unit = UnitOfPanels(packed);
   const uint64_t most = std::min(kPanelWeights / inputs, kMostPanelChannels);
-  return std::max<uint64_t>(1, most / unit) * unit;
+  return {.k = packed.request().k,
+          .slab_inputs = inputs,
+          .channels = std::max<uint64_t>(1, most / unit) * unit,
+          .unit = unit};
 }
 
 }  // namespace
@@ -69,9 +78,7 @@ std::optional<InputSlab> ProductCut::Slab(uint64_t index) const {
 
 Result<ProductCut> CutProducts(const PackedModule& packed) {
   const uint64_t k = packed.request().k;
-  if (k <= kMostWholeInputs) {
-    return ProductCut{.k = k, .slab_inputs = k, .channels = PanelChannels(packed, k)};
-  }
+  if (k <= kMostWholeInputs) return CutInto(packed, k);
   const uint64_t unit = UnitOfSlabs(packed);
   if (unit > kMostWholeInputs) {
     return Unsupported(fmt::format("module {}", packed.name()),
@@ -81,8 +88,7 @@ Result<ProductCut> CutProducts(const PackedModule& packed) {
             fmt::format("{} input channels in groups of {}", k, packed.request().scheme.group_size))
         .Expected(fmt::format("at most {}, or groups of a multiple of 128", kMostWholeInputs));
   }
-  const uint64_t inputs = std::max<uint64_t>(1, kSlabInputs / unit) * unit;
-  return ProductCut{.k = k, .slab_inputs = inputs, .channels = PanelChannels(packed, inputs)};
+  return CutInto(packed, std::max<uint64_t>(1, kSlabInputs / unit) * unit);
 }
 
 namespace {

@@ -38,6 +38,7 @@ struct ProductCut {
   uint64_t k = 0;
   uint64_t slab_inputs = 0;  // of a slab; K: all of them at once
   uint64_t channels = 0;     // output channels of a panel; the last one may have fewer
+  uint64_t unit = 0;         // a panel begins at a multiple of so many
 
   uint64_t slabs() const;
   // None: all input channels at once.

@@ -22,6 +22,8 @@
 #include "prepack/gemm/model_operands.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
+#include "prepack/verify/channel_panels.h"
+#include "prepack/verify/few_truth.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/packed_operands.h"
@@ -84,6 +86,7 @@ void PanelSums::Merge(const PanelSums& other) {
 // Memory of one thread.
 struct Scratch {
   TruthPanel truth;
+  FewPanel few;
   UnpackBuffers unpack;
   std::vector<float> model;   // [rows, channels]
   std::vector<float> second;  // [kSecondRows, channels]
@@ -105,25 +108,33 @@ class ModuleMultiplication {
   Status Prepare();
   Status PrepareSlab(const std::optional<InputSlab>& slab);
   Status RunPrimitive();
+  void ChooseFew();
+  Status MakeFewModel();
   Status RunPanels(Progress& progress);
   Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
   // The model of the first rows of the inputs.
-  Status MakeModel(uint64_t rows);
+  Result<std::unique_ptr<KernelModel>> MakeModel(uint64_t rows, std::span<const float> x) const;
   Status RunBatches(const PackedProblem& whole);
   // Why the primitive should not multiply the batch although it could; empty if it should.
   std::string_view WhyTooMuch(const GemmInfo& described, const InputBatch& batch) const;
   uint64_t RowsAtOnce(const InputBatch& batch) const;
   Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
-  Status RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch, PanelSums& sums);
-  Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
+  // A panel of the sample, and if its weights are all zero, others, until one is not.
+  Status RunSampled(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
+  // With `again`, of a panel that is not in the sample: what its own run does not give.
+  Status RunAll(const ChannelPanel& panel, bool again, Scratch& scratch, PanelSums& sums);
+  Status RunFew(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
+  Status RunModel(const KernelModel& model, uint64_t rows, const ChannelPanel& panel,
+                  Scratch& scratch) const;
   Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
-  void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
+  void AddAgreement(uint64_t n0, uint64_t channels, size_t most, Scratch& scratch,
+                    FigureSums& sums) const;
   // Outputs of a batch for a panel: those of the primitive, and those of the implementation that is
-  // judged.
+  // judged, of which the model's begin at row `first`.
   std::span<const float> Columns(size_t batch, uint64_t n0, uint64_t channels,
                                  Scratch& scratch) const;
-  std::span<const float> First(size_t batch, uint64_t n0, uint64_t channels,
+  std::span<const float> First(size_t batch, uint64_t first, const ChannelPanel& panel,
                                Scratch& scratch) const;
   bool primitive_is_first() const { return primitive_y_.size() == inputs_->batches().size(); }
 
@@ -137,8 +148,16 @@ class ModuleMultiplication {
   std::optional<BaselineProduct> baseline_;
   std::string no_quality_;
   bool modelled_ = true;
+  // Of all rows, or of the first ones alone.
   std::unique_ptr<KernelModel> model_;
   uint64_t model_rows_ = 0;
+  // The rows that all output channels are multiplied with: dense ones, and all hot ones.
+  std::vector<uint64_t> few_rows_;
+  std::vector<std::optional<uint64_t>> few_first_;  // by batch: the first of them, if they hold it
+  std::vector<float> few_given_;
+  std::unique_ptr<KernelModel> few_model_;  // none: model_
+  std::optional<FewTruth> few_truth_;
+  std::vector<ChannelPanel> panels_;
   WeightRounding rounding_ = WeightRounding::kNone;
   std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
@@ -157,6 +176,7 @@ Status ModuleMultiplication::Run(Progress& progress) {
   for (uint64_t slab = 0; status.ok() && slab < cut_.slabs(); ++slab) {
     status = PrepareSlab(cut_.Slab(slab));
     if (status.ok()) status = RunPrimitive();
+    if (status.ok()) status = MakeFewModel();
     if (status.ok()) status = RunPanels(progress);
   }
   return status;
@@ -179,8 +199,10 @@ Status ModuleMultiplication::Prepare() {
 
 Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   // Free what the previous slab took.
+  few_truth_.reset();
   truth_.reset();
   model_.reset();
+  few_model_.reset();
   inputs_.reset();
   primitive_y_.clear();
   PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed_, source_, InputDType(packed_),
@@ -192,7 +214,8 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
     operands_ = std::move(operands);
     bias_ = operands_->Bias();
   }
-  PREPACK_TRY(MakeModel(inputs_->rows()));
+  model_rows_ = inputs_->rows();
+  PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
 
   const std::vector<double> activations = model_->Activations();
   truth_.emplace(packed_, source_, *inputs_, activations);
@@ -204,7 +227,48 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
                            std::back_inserter(activations_),
                            [](double x) { return static_cast<float>(x); });
   }
-  return FindBaseline();
+  ChooseFew();
+  few_truth_.emplace(*truth_, few_rows_);
+  PREPACK_TRY(FindBaseline());
+  panels_ = CutChannels(packed_, cut_, baseline_.has_value());
+  return {};
+}
+
+// The first Gaussian rows, recorded ones, and all that are nearly zero. Where the consumer rounds
+// twice, few rows tell little of a channel.
+void ModuleMultiplication::ChooseFew() {
+  const bool twice = packed_.layout().consumer_scales.Of(packed_.request());
+  few_rows_.clear();
+  few_first_.clear();
+  for (const InputBatch& batch : inputs_->batches()) {
+    std::optional<uint64_t>& first = few_first_.emplace_back();
+    if (batch.first >= inputs_->dense_rows()) {
+      first = few_rows_.size() + batch.first - inputs_->dense_rows();
+    } else if (batch.first == 0 && (batch.rows <= kSecondRows || twice)) {
+      for (uint64_t row = few_rows_.size(); row < batch.rows; ++row) few_rows_.push_back(row);
+      first = 0;
+    } else if (batch.name == "recorded") {
+      first = few_rows_.size();
+      for (uint64_t row = 0; row < batch.rows; ++row) few_rows_.push_back(batch.first + row);
+    }
+  }
+}
+
+Status ModuleMultiplication::MakeFewModel() {
+  if (primitive_is_first() || !modelled_) return {};
+  const uint64_t columns = inputs_->columns();
+  const auto row = [&](uint64_t index) {
+    return inputs_->given().subspan(index * columns, columns);
+  };
+  few_given_.clear();
+  for (const uint64_t index : few_rows_) {
+    few_given_.insert(few_given_.end(), row(index).begin(), row(index).end());
+  }
+  for (uint64_t index = inputs_->dense_rows(); index < inputs_->rows(); ++index) {
+    few_given_.insert(few_given_.end(), row(index).begin(), row(index).end());
+  }
+  PREPACK_TRY_ASSIGN(few_model_, MakeModel(few_given_.size() / columns, few_given_));
+  return {};
 }
 
 Status ModuleMultiplication::FindBaseline() {
@@ -220,12 +284,14 @@ Status ModuleMultiplication::FindBaseline() {
 }
 
 // The operands of the model point into the mapped file, which is only touched inside a visit.
-Status ModuleMultiplication::MakeModel(uint64_t rows) {
+Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
+    uint64_t rows, std::span<const float> x) const {
   const ModelInput input{.m = rows,
                          .dtype = InputDType(packed_),
-                         .x = inputs_->given().first(rows * inputs_->columns()),
+                         .x = x.first(rows * inputs_->columns()),
                          .slab = inputs_->slab()};
-  Status made;
+  std::unique_ptr<KernelModel> made;
+  Status status;
   PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
     // No model knows this form. We only need its activations, which equal those of the plain
@@ -235,15 +301,14 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
                   : MakeKernelModel(kVllmInt8Plain.id,
                                     operands_->With(weight.first(request.n * request.k)), input);
     if (model.ok()) {
-      model_ = *std::move(model);
-      model_rows_ = rows;
+      made = *std::move(model);
     } else {
-      made = model.status();
+      status = model.status();
     }
   }));
   // The layout took the module, so if its model does not, that is a limit of the model.
-  if (!made.ok()) return Unsupported(fmt::format("module {}", packed_.name()), made.ToString());
-  return {};
+  if (!status.ok()) return Unsupported(fmt::format("module {}", packed_.name()), status.ToString());
+  return made;
 }
 
 Status ModuleMultiplication::RunPrimitive() {
@@ -261,7 +326,11 @@ Status ModuleMultiplication::RunPrimitive() {
       },
       VisitThreads::kAny);
   // If the primitive multiplied all batches, the model only has to confirm a few rows.
-  if (status.ok() && primitive_is_first() && modelled_) return MakeModel(kSecondRows);
+  if (status.ok() && primitive_is_first() && modelled_) {
+    model_rows_ = kSecondRows;
+    PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
+    return {};
+  }
   if (!status.ok() || ran.ok()) return status;
   if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
     if (!modelled_) return ran;
@@ -343,12 +412,13 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
   return {};
 }
 
-Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
-  scratch.model.resize(model_rows_ * channels);
+Status ModuleMultiplication::RunModel(const KernelModel& model, uint64_t rows,
+                                      const ChannelPanel& panel, Scratch& scratch) const {
+  scratch.model.resize(rows * panel.channels);
   Status ran;
   PREPACK_TRY(packed_.VisitWeight(
-      [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); }));
-  operands_->Finish(n0, channels, scratch.model);
+      [&](std::span<const std::byte> /*weight*/) { ran = model.Run(panel.n0, scratch.model); }));
+  operands_->Finish(panel.n0, panel.channels, scratch.model);
   return ran;
 }
 
@@ -367,7 +437,8 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
     scratch.second[i] += BiasOf(bias_, n0 + i % channels);
   }
   // The report names what multiplied the first panel.
-  if (n0 == 0) second_name_ = fmt::format("{}, unpacked weights as f32", info.implementation);
+  if (n0 == panels_.front().n0)
+    second_name_ = fmt::format("{}, unpacked weights as f32", info.implementation);
   return {};
 }
 
@@ -382,38 +453,75 @@ std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, 
   return scratch.columns;
 }
 
-std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t n0, uint64_t channels,
+std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t first,
+                                                   const ChannelPanel& panel,
                                                    Scratch& scratch) const {
-  if (primitive_is_first()) return Columns(batch, n0, channels, scratch);
-  const InputBatch& rows = inputs_->batches()[batch];
-  return std::span(scratch.model).subspan(rows.first * channels, rows.rows * channels);
+  if (primitive_is_first()) return Columns(batch, panel.n0, panel.channels, scratch);
+  const uint64_t rows = inputs_->batches()[batch].rows;
+  return std::span(scratch.model).subspan(first * panel.channels, rows * panel.channels);
 }
 
-Status ModuleMultiplication::RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch,
-                                      PanelSums& sums) {
+Status ModuleMultiplication::RunAll(const ChannelPanel& panel, bool again, Scratch& scratch,
+                                    PanelSums& sums) {
+  const auto [n0, channels, sampled] = panel;
   Status status = truth_->Compute(rounding_, n0, channels, scratch.truth);
-  if (status.ok() && modelled_) status = RunModel(n0, channels, scratch);
+  if (status.ok() && modelled_) status = RunModel(*model_, model_rows_, panel, scratch);
   const bool unpack = options_.engine != nullptr && primitive_y_.empty();
   if (status.ok() && unpack) status = RunSecond(n0, channels, scratch);
   if (!status.ok()) return status;
 
   const std::vector<InputBatch>& batches = inputs_->batches();
-  sums.kernel.resize(batches.size());
-  sums.end_to_end.resize(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
     const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
     const uint64_t first = batches[i].first * channels;
-    const std::span<const float> y = First(i, n0, channels, scratch);
-    sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
+    const std::span<const float> y = First(i, batches[i].first, panel, scratch);
+    if (!again || !few_first_[i]) {
+      sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
+    }
     sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
     if (baseline_ && i == baseline_->batch()) {
       status = baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline);
       if (!status.ok()) return status;
     }
   }
-  AddAgreement(n0, channels, scratch, sums.agreement);
-  sums.zeros =
-      std::ranges::all_of(scratch.truth.weights, [](double weight) { return weight == 0; });
+  if (!again || unpack) AddAgreement(n0, channels, kAllGaussianRows, scratch, sums.agreement);
+  sums.zeros = sums.zeros && std::ranges::all_of(scratch.truth.weights,
+                                                 [](double weight) { return weight == 0; });
+  return {};
+}
+
+Status ModuleMultiplication::RunSampled(const ChannelPanel& panel, Scratch& scratch,
+                                        PanelSums& sums) {
+  PREPACK_TRY(RunAll(panel, false, scratch, sums));
+  // Outputs of zeros prove nothing.
+  for (const ChannelPanel& other : panels_) {
+    if (!sums.zeros) return {};
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    if (!other.sampled) PREPACK_TRY(RunAll(other, true, scratch, sums));
+  }
+  return {};
+}
+
+Status ModuleMultiplication::RunFew(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums) {
+  PREPACK_TRY(few_truth_->Compute(rounding_, panel.n0, panel.channels, scratch.few));
+  if (few_model_) {
+    PREPACK_TRY(RunModel(*few_model_, few_given_.size() / inputs_->columns(), panel, scratch));
+  } else if (modelled_) {
+    PREPACK_TRY(RunModel(*model_, model_rows_, panel, scratch));
+  }
+  const std::vector<InputBatch>& batches = inputs_->batches();
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (!few_first_[i]) continue;
+    const OutputBlock block{.n0 = panel.n0, .rows = batches[i].rows, .channels = panel.channels};
+    const std::span<const float> y = First(i, *few_first_[i], panel, scratch);
+    sums.kernel[i].Add(
+        block, std::span(scratch.few.kernel).subspan(*few_first_[i] * panel.channels, y.size()), y);
+  }
+  // The second Gaussian batch is the last that all channels are multiplied with.
+  if (!primitive_y_.empty()) {
+    AddAgreement(panel.n0, panel.channels, kAllGaussianRows - 1, scratch, sums.agreement);
+  }
+  sums.zeros = scratch.few.zeros;
   return {};
 }
 
@@ -424,13 +532,14 @@ Figure ModuleMultiplication::FigureOf(const FigureSums& sums) const {
   return figure;
 }
 
-// How near the two implementations are, on as many Gaussian rows as both have multiplied.
-void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch,
-                                        FigureSums& sums) const {
+// How near the two implementations are, on as many Gaussian rows as both have multiplied, of batch
+// `most` at most.
+void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, size_t most,
+                                        Scratch& scratch, FigureSums& sums) const {
   if (options_.engine == nullptr || !modelled_) return;
   std::span<const float> second = scratch.second;
   if (!primitive_y_.empty()) {
-    const size_t batch = std::min(primitive_y_.size() - 1, kAllGaussianRows);
+    const size_t batch = std::min(primitive_y_.size() - 1, most);
     second = Columns(batch, n0, channels, scratch);
     second = second.first(std::min(second.size(), scratch.model.size()));
   }
@@ -441,18 +550,18 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch&
 }
 
 Status ModuleMultiplication::RunPanels(Progress& progress) {
-  const uint64_t n = packed_.request().n;
-  const uint64_t panels = CeilDiv(n, cut_.channels);
-  const auto threads = static_cast<unsigned>(std::min<uint64_t>(options_.threads, panels));
+  const auto threads = static_cast<unsigned>(std::min<size_t>(options_.threads, panels_.size()));
   std::vector<Scratch> scratch(threads);
-  std::vector<PanelSums> sums(panels);
-  Status status = ParallelFor(panels, threads, [&](size_t panel, unsigned worker) -> Status {
+  std::vector<PanelSums> sums(panels_.size());
+  Status status = ParallelFor(panels_.size(), threads, [&](size_t i, unsigned worker) -> Status {
     if (CancellationRequested()) return Interrupted(packed_.name());
-    const uint64_t n0 = panel * cut_.channels;
-    const uint64_t channels = std::min(cut_.channels, n - n0);
-    Status ran = RunPanel(n0, channels, scratch[worker], sums[panel]);
-    if (ran.ok()) progress.Add(channels * inputs_->k());
-    return ran;
+    const ChannelPanel& panel = panels_[i];
+    sums[i].kernel.resize(inputs_->batches().size());
+    sums[i].end_to_end.resize(inputs_->batches().size());
+    PREPACK_TRY(panel.sampled ? RunSampled(panel, scratch[worker], sums[i])
+                              : RunFew(panel, scratch[worker], sums[i]));
+    progress.Add(panel.channels * inputs_->k());
+    return {};
   });
   for (const PanelSums& panel : sums) {
     if (status.ok()) sums_.Merge(panel);

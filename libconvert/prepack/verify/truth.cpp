@@ -16,15 +16,16 @@
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {
-namespace {
 
-// How vLLM's FP8 kernel reads an e4m3 number: zeros and subnormals, m · 2^-9 with m from 0 to 7,
+// Zeros and subnormals, m · 2^-9 with m from 0 to 7,
 // become (1 + m / 8) · 2^-7.
 float ReadAsNormal(float value) {
   const float magnitude = std::abs(value);
   if (magnitude >= 0x1p-6F) return value;
   return std::copysign(0x1p-7F * (1 + magnitude * 0x1p9F / 8), value);
 }
+
+namespace {
 
 // kToActivation means f16 here; if the activations are bf16, it is the same as kToBF16.
 template <WeightRounding kRounding>
@@ -304,23 +305,25 @@ Status GemmTruth::AddBias() {
   return {};
 }
 
-Status GemmTruth::Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
-  if (inputs_.slab() && packed_.request().reordered) return Gather(n0, channels, panel);
-  return DecodeSourceRows(source_, packed_, n0, channels, panel.decoded, inputs_.slab());
+Status GemmTruth::Decode(uint64_t n0, uint64_t channels, DecodedRows& decoded,
+                         DecodedRows& scattered) const {
+  if (inputs_.slab() && packed_.request().reordered) {
+    return Gather(n0, channels, decoded, scattered);
+  }
+  return DecodeSourceRows(source_, packed_, n0, channels, decoded, inputs_.slab());
 }
 
 // With act-order, the input channels of a slab lie anywhere, so all are decoded, for a few output
 // channels at a time.
-Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
+Status GemmTruth::Gather(uint64_t n0, uint64_t channels, DecodedRows& out,
+                         DecodedRows& from) const {
   const std::span<const uint64_t> inputs = inputs_.channels();
-  DecodedRows& out = panel.decoded;
   out.steps.resize(channels * inputs.size());
   out.scales.clear();
   out.group_of.resize(inputs.size());
   for (uint64_t first = 0; first < channels; first += kGatheredChannels) {
     const uint64_t count = std::min(kGatheredChannels, channels - first);
-    PREPACK_TRY(DecodeSourceRows(source_, packed_, n0 + first, count, panel.scattered));
-    const DecodedRows& from = panel.scattered;
+    PREPACK_TRY(DecodeSourceRows(source_, packed_, n0 + first, count, from));
     for (uint64_t row = 0; row < count; ++row) {
       float* to = &out.steps[(first + row) * inputs.size()];
       for (const uint64_t k : inputs) *to++ = from.steps[row * from.inputs() + k];
@@ -328,14 +331,14 @@ Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) cons
     out.scales.insert(out.scales.end(), from.scales.begin(), from.scales.end());
   }
   std::ranges::transform(inputs, out.group_of.begin(),
-                         [&](uint64_t k) { return panel.scattered.group_of[k]; });
+                         [&](uint64_t k) { return from.group_of[k]; });
   return {};
 }
 
 Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
                           TruthPanel& panel) const {
   const PackRequest& request = packed_.request();
-  PREPACK_TRY(Decode(n0, channels, panel));
+  PREPACK_TRY(Decode(n0, channels, panel.decoded, panel.scattered));
   panel.weights.resize(channels * inputs_.k());
   panel.kernel.resize(inputs_.rows() * channels);
   panel.exact.resize(panel.kernel.size());

@@ -40,6 +40,8 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
                        const DecodedRows& decoded, std::span<float> operands);
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights);
+// How vLLM's FP8 kernel reads an e4m3 number.
+float ReadAsNormal(float value);
 
 // What a GEMM on one packed module should give: in f64, from the source, decoded by the second
 // path.
@@ -74,8 +76,10 @@ class GemmTruth {
   Status Compute(WeightRounding rounding, uint64_t n0, uint64_t channels, TruthPanel& panel) const;
 
  private:
-  Status Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
-  Status Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
+  friend class FewTruth;
+
+  Status Decode(uint64_t n0, uint64_t channels, DecodedRows& decoded, DecodedRows& scattered) const;
+  Status Gather(uint64_t n0, uint64_t channels, DecodedRows& out, DecodedRows& from) const;
   void Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
                 std::span<double> y) const;
 

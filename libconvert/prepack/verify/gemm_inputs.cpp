@@ -60,17 +60,6 @@ void AppendGaussianRow(const Distribution& distribution, uint64_t k, SplitMix64&
   }
 }
 
-// Random numbers cost more than most of what is done with them, so only so many rows have their
-// own. The others hold the same numbers in other input channels.
-constexpr uint64_t kOwnRows = 8;
-
-void AppendRotatedRow(uint64_t row, uint64_t k, std::vector<double>& rows) {
-  constexpr uint64_t kStep = 37;  // which no size of a group is a multiple of
-  const uint64_t first = row % kOwnRows * k;
-  const uint64_t begin = row / kOwnRows * kStep % k;
-  for (uint64_t i = 0; i < k; ++i) rows.push_back(rows[first + (begin + i) % k]);
-}
-
 // Far from zero on the side where there is more room: a zero point may lie anywhere.
 double HotValue(const Distribution& distribution) {
   const double above = distribution.mean + 2 * distribution.deviation;
@@ -104,11 +93,8 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
 
   SplitMix64 random(SeedOf(packed) + (slab ? slab->k0 : 0));
   inputs.exact_.reserve((kGaussianRows + kOutlierRows) * inputs.k_);
-  for (uint64_t row = 0; row < kOwnRows; ++row) {
+  for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
     AppendGaussianRow(distribution, inputs.k_, random, inputs.exact_);
-  }
-  for (uint64_t row = kOwnRows; row < kGaussianRows + kOutlierRows; ++row) {
-    AppendRotatedRow(row, inputs.k_, inputs.exact_);
   }
   const std::span outliers = std::span(inputs.exact_).subspan(kGaussianRows * inputs.k_);
   for (uint64_t k = random.Below(std::min(kOutlierEvery, inputs.k_)); k < inputs.k_;

@@ -355,6 +355,15 @@ inline Trial fuse_products(const TrialShape& shape) {
           .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * count); }};
 }
 
+inline NibbleScales ScalesOfTrial(const uint8_t* in, const TrialShape& shape) {
+  NibbleScales scales{};
+  std::memcpy(scales.zeros, in, sizeof scales.zeros);
+  std::memcpy(scales.scales, in + sizeof scales.zeros, sizeof scales.scales);
+  scales.flip = shape.option / 2 % 16;
+  scales.to_bf16 = shape.option % 2 == 0;
+  return scales;
+}
+
 inline Trial split_fields(const TrialShape& shape) {
   const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
   const size_t words = shape.cols;
@@ -365,33 +374,46 @@ inline Trial split_fields(const TrialShape& shape) {
           }};
 }
 
-inline Trial scale_steps(const TrialShape& shape) {
+inline Trial digest_scaled(const TrialShape& shape) {
   const size_t count = shape.cols;
-  return {.in_bytes = (count + 1) * sizeof(float),
-          .out_bytes = count * sizeof(float),
+  const auto rounding = static_cast<Bf16Rounding>(shape.option % 4);
+  return {.in_bytes = (2 * count + 1) * sizeof(float),
+          .out_bytes = sizeof(uint32_t),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-                kernels.scale_steps(As<float>(in) + 1, count, *As<float>(in), shape.option % 2 == 0,
-                                    As<float>(out));
+                *As<uint32_t>(out) = kernels.digest_scaled(As<float>(in) + 1, count, *As<float>(in),
+                                                           rounding, As<uint32_t>(in) + 1 + count);
               },
           .prepare = [=](uint8_t* in) { MakeFloats(in, count + 1); }};
 }
 
-inline Trial add_row_products(const TrialShape& shape) {
-  const size_t count = (shape.rows + 1) * shape.cols;
-  return {.in_bytes = count * sizeof(float),
-          .out_bytes = shape.rows * kProductLanes * sizeof(double),
+inline Trial digest_steps(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = count * (sizeof(float) + sizeof(int16_t)),
+          .out_bytes = sizeof(uint32_t),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-                std::vector<const float*> x;
-                for (size_t r = 0; r < shape.rows; ++r) {
-                  x.push_back(As<float>(in) + (r + 1) * shape.cols);
-                }
-                std::fill_n(As<double>(out), shape.rows * kProductLanes, 0.5);
-                kernels.add_row_products(As<float>(in), shape.cols, x.data(), x.size(),
-                                         As<double>(out));
+                *As<uint32_t>(out) = kernels.digest_steps(As<float>(in), count,
+                                                          As<int16_t>(in + count * sizeof(float)));
               },
-          .prepare = [=](uint8_t* in) { MakeFloats(in, count); }};
+          .prepare =
+              [=](uint8_t* in) {
+                for (size_t i = 0; i < count; ++i) {
+                  const auto step = static_cast<float>(static_cast<int>(in[4 * i]) - 128);
+                  std::memcpy(in + 4 * i, &step, sizeof step);
+                }
+              }};
+}
+
+inline Trial add_strip_digests(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = count * (kStripChannels + 1) * sizeof(float),
+          .out_bytes = kStripChannels * sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(As<uint32_t>(out), kStripChannels, 7);
+            kernels.add_strip_digests(As<float>(in), count,
+                                      As<uint32_t>(in) + count * kStripChannels, As<uint32_t>(out));
+          }};
 }
 
 inline Trial scale_nibbles(const TrialShape& shape) {
@@ -400,11 +422,20 @@ inline Trial scale_nibbles(const TrialShape& shape) {
           .out_bytes = shape.cols * kStripChannels * sizeof(float),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-                NibbleScales scales{};
-                std::memcpy(&scales, in, sizeof scales);
-                scales.flip %= 16;
-                kernels.scale_nibbles(in + sizeof scales, stride, shape.cols, scales,
-                                      shape.option % 2 == 0, As<float>(out));
+                kernels.scale_nibbles(in + sizeof(NibbleScales), stride, shape.cols,
+                                      ScalesOfTrial(in, shape), As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial scale_nibble_lines(const TrialShape& shape) {
+  const size_t stride = 4 * shape.cols + shape.in_gap;
+  return {.in_bytes = sizeof(NibbleScales) + StridedSize(kStripChannels, 4 * shape.cols, stride),
+          .out_bytes = 8 * shape.cols * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.scale_nibble_lines(in + sizeof(NibbleScales), stride, shape.cols,
+                                           ScalesOfTrial(in, shape), As<float>(out));
               },
           .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
 }
@@ -474,9 +505,11 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"add_pair_products", "products of pairs", {.rows = 64, .cols = 512}},
     {"fuse_products", "fused products", {.cols = 16384}},
     {"split_fields", "fields of words", {.cols = 16384}},
-    {"scale_steps", "scaled steps", {.cols = 16384}},
-    {"add_row_products", "products of rows", {.rows = 8, .cols = 2048}},
+    {"digest_scaled", "digests of scaled steps", {.cols = 16384, .option = 1}},
+    {"digest_steps", "digests of steps", {.cols = 16384}},
+    {"add_strip_digests", "digests of strips", {.cols = 2048}},
     {"scale_nibbles", "scaled nibbles", {.cols = 2048}},
+    {"scale_nibble_lines", "scaled nibbles, lines", {.cols = 256}},
     {"widen_quads", "fours of bytes", {.cols = 2048}},
 };
 

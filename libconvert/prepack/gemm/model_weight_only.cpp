@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <memory>
 
 #include "prepack/gemm/kernel_model.h"
@@ -43,6 +42,7 @@ class WeightOnlyModel : public FloatModel {
     const bool symmetric = packed().zero_point.empty();
     NibbleScales of_strip{};
     of_strip.flip = symmetric ? 8 : 0;  // a nibble x as two's complement is (x ^ 8) - 8
+    of_strip.to_bf16 = true;
     for (uint64_t i = 0; i < kStripChannels; ++i) {
       of_strip.scales[i] = scales()[parameter + i];
       of_strip.zeros[i] = static_cast<float>(symmetric ? 8 : ZeroPoint(parameter + i));
@@ -64,9 +64,8 @@ class ZentorchWoqModel final : public WeightOnlyModel {
   int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
 
   void Decode(const ModelPiece& piece, float* w) const override {
-    if (piece.inputs % kWordNibbles == 0 && packed().group_size % kWordNibbles == 0) {
-      return DecodeWords(piece, w);
-    }
+    const bool words = piece.inputs % kWordNibbles == 0 && packed().group_size % kWordNibbles == 0;
+    if (words && piece.rows == kStripChannels) return DecodeWords(piece, w);
     for (uint64_t i = 0; i < piece.rows; ++i) {
       uint64_t inputs = 0;  // of the same group
       for (uint64_t j = 0; j < piece.inputs; j += inputs) {
@@ -78,30 +77,16 @@ class ZentorchWoqModel final : public WeightOnlyModel {
 
   static constexpr uint64_t kWordNibbles = 8;
 
-  // Whole words of codes: the lines of the strip one by one, and then its columns.
+  // Whole words of codes, of a whole strip.
   void DecodeWords(const ModelPiece& piece, float* w) const {
-    std::array<float, kRunInputs * kStripChannels> lines{};
-    std::array<uint32_t, kRunInputs / kWordNibbles> words{};
-    for (uint64_t i = 0; i < piece.rows; ++i) {
-      float* line = &lines[i * kRunInputs];
-      uint64_t inputs = 0;  // of the same group
-      for (uint64_t j = 0; j < piece.inputs; j += inputs) {
-        inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
-        const uint64_t parameter = (piece.k0 + j) / packed().group_size * n() + piece.n0 + i;
-        const uint64_t start = ((piece.n0 + i) * k() + piece.k0 + j) / 2;
-        const bool symmetric = packed().zero_point.empty();
-        for (uint64_t word = 0; word < inputs / kWordNibbles; ++word) {
-          std::memcpy(&words[word], packed().weight.data() + start + word * 4, 4);
-          if (symmetric) words[word] ^= 0x88888888U;  // two's complement to 8 more
-        }
-        kernels().split_fields(words.data(), inputs / kWordNibbles, 4,
-                               symmetric ? 8 : ZeroPoint(parameter), line + j);
-        kernels().scale_steps(line + j, inputs, scales()[parameter], true, line + j);
-      }
+    uint64_t inputs = 0;  // of the same group
+    for (uint64_t j = 0; j < piece.inputs; j += inputs) {
+      inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+      const uint64_t start = (piece.n0 * k() + piece.k0 + j) / 2;
+      kernels().scale_nibble_lines(reinterpret_cast<const uint8_t*>(packed().weight.data()) + start,
+                                   k() / 2, inputs / kWordNibbles, ScalesOf(piece.n0, piece.k0 + j),
+                                   w + j * kStripChannels);
     }
-    kernels().transpose_words(reinterpret_cast<const std::byte*>(lines.data()),
-                              kRunInputs * sizeof(float), kStripChannels, piece.inputs,
-                              reinterpret_cast<std::byte*>(w), kStripChannels * sizeof(float));
   }
 
   // Input channels of one group and one output channel, into a column of a strip.
@@ -130,7 +115,7 @@ class OneDnnW4A16Model final : public WeightOnlyModel {
       if (piece.rows == kStripChannels) {
         const uint64_t start = ((piece.k0 + j0) * n() + piece.n0) / 2;  // both are even
         kernels().scale_nibbles(reinterpret_cast<const uint8_t*>(packed().weight.data()) + start,
-                                n() / 2, inputs, ScalesOf(piece.n0, piece.k0 + j0), true,
+                                n() / 2, inputs, ScalesOf(piece.n0, piece.k0 + j0),
                                 w + j0 * kStripChannels);
         continue;
       }
@@ -205,6 +190,7 @@ class Wna16Model final : public FloatModel {
   NibbleScales ScalesOf(uint64_t n0, uint64_t in_k) const {
     const uint64_t parameter = in_k / packed().group_size * n() + n0;
     NibbleScales of_strip{};
+    of_strip.to_bf16 = dtype() == DType::kBF16;
     for (uint64_t i = 0; i < kStripChannels; ++i) {
       of_strip.scales[i] = scales()[parameter + i];
       of_strip.zeros[i] = static_cast<float>(packed().zero_point.empty()
@@ -220,14 +206,13 @@ class Wna16Model final : public FloatModel {
     const uint64_t start = piece.n0 / kStripChannels * k() + piece.k0;
     const auto* words =
         reinterpret_cast<const uint8_t*>(packed().weight.data()) + start * sizeof(uint64_t);
-    const bool to_bf16 = dtype() == DType::kBF16;
     uint64_t inputs = 0;  // of the same group
     for (uint64_t j = 0; j < piece.inputs; j += inputs) {
       inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
       kernels().scale_nibbles(words + j * sizeof(uint64_t), sizeof(uint64_t), inputs,
-                              ScalesOf(piece.n0, piece.k0 + j), to_bf16, w + j * kStripChannels);
+                              ScalesOf(piece.n0, piece.k0 + j), w + j * kStripChannels);
     }
-    if (to_bf16) return;
+    if (dtype() == DType::kBF16) return;
     for (uint64_t i = 0; i < piece.inputs * kStripChannels; ++i) w[i] = RoundTo(dtype(), w[i]);
   }
 };

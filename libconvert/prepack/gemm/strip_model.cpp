@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -92,6 +93,10 @@ struct StripModel<X, Sum>::Scratch {
   std::vector<X, PageAllocator<X>> w;         // a run of each strip
   std::vector<Sum, PageAllocator<Sum>> sums;  // [M, kModelBlock]
   std::vector<StripRow<X, Sum>> dense;        // of one strip
+  // None: no digests are wanted.
+  const DigestFactors* factors = nullptr;
+  uint64_t digested_from = 0;     // the first output channel
+  std::vector<uint32_t> digests;  // of whole blocks
 };
 
 template <typename X, typename Sum>
@@ -195,6 +200,22 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
     }
     MultiplyDense(strip, i, scratch);
     MultiplySparse(strip, i, scratch);
+    if (scratch.factors != nullptr) Digest(strip, scratch);
+  }
+}
+
+// Adds those of a strip, whose input channels x is given for.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::Digest(const ModelPiece& strip, Scratch& scratch) const {
+  const uint64_t first = strip.k0 - slab_.k0;
+  uint32_t* digests = &scratch.digests[strip.n0 - scratch.digested_from];
+  if constexpr (std::is_integral_v<X>) {
+    const PairStripRow row{.x = &scratch.factors->narrow[first],
+                           .sums = reinterpret_cast<int32_t*>(digests)};
+    Multiply(kernels_, {&row, 1}, scratch.w.data(), strip.inputs);
+  } else {
+    kernels_.add_strip_digests(scratch.w.data(), strip.inputs, &scratch.factors->wide[first],
+                               digests);
   }
 }
 
@@ -205,11 +226,29 @@ bool StripModel<X, Sum>::Touches(uint64_t begin, uint64_t end) const {
 
 template <typename X, typename Sum>
 Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
+  Scratch scratch;
+  return RunAll(n0, y, scratch);
+}
+
+template <typename X, typename Sum>
+Status StripModel<X, Sum>::RunAndDigest(uint64_t n0, const DigestFactors& factors,
+                                        std::span<float> y, std::span<uint32_t> digests) const {
+  Scratch scratch;
+  scratch.factors = &factors;
+  scratch.digested_from = n0;
+  scratch.digests.resize(CeilDiv(digests.size(), kModelBlock) * kModelBlock);
+  PREPACK_TRY(RunAll(n0, y, scratch));
+  std::ranges::copy(std::span(scratch.digests).first(digests.size()), digests.begin());
+  return {};
+}
+
+template <typename X, typename Sum>
+Status StripModel<X, Sum>::RunAll(uint64_t n0, std::span<float> y, Scratch& scratch) const {
   PREPACK_TRY(CheckOutput(y, m_, n0, packed_.n));
   const uint64_t width = y.size() / m_;
-  Scratch scratch{.w = std::vector<X, PageAllocator<X>>(kStripSize),
-                  .sums = std::vector<Sum, PageAllocator<Sum>>(m_ * kModelBlock, Sum{0}),
-                  .dense = std::vector<StripRow<X, Sum>>(rows_.dense.size())};
+  scratch.w.resize(kStripSize);
+  scratch.sums.assign(m_ * kModelBlock, Sum{0});
+  scratch.dense.resize(rows_.dense.size());
   std::vector<float> results(m_ * kModelBlock);
   for (uint64_t first = 0; first < width; first += kModelBlock) {
     ModelPiece run{.n0 = n0 + first, .rows = std::min(kModelBlock, width - first)};
@@ -321,11 +360,14 @@ void IntegerModel::FoldGroup(const ModelPiece& group, const int32_t* sums, float
 }
 
 std::vector<double> IntegerModel::Activations() const {
-  std::vector<double> x(values().size());
-  for (uint64_t i = 0; i < x.size(); ++i) {
-    const uint64_t row = i / columns();
-    x[i] = static_cast<double>(values()[i] - token_zeros_[row]) *
-           static_cast<double>(token_scales_[row]);
+  std::vector<double> x;
+  x.reserve(values().size());
+  for (uint64_t row = 0; row < m(); ++row) {
+    const auto scale = static_cast<double>(token_scales_[row]);
+    const int64_t zero = token_zeros_[row];
+    std::ranges::transform(
+        values().subspan(row * columns(), columns()), std::back_inserter(x),
+        [=](int16_t value) { return static_cast<double>(value - zero) * scale; });
   }
   return x;
 }

@@ -9,9 +9,6 @@
 namespace prepack {
 namespace {
 
-// Weights of a panel that is not in the sample.
-constexpr uint64_t kFewPanelWeights = uint64_t{1} << 18;
-
 // FNV-1a.
 uint64_t HashOfName(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ULL;
@@ -19,51 +16,43 @@ uint64_t HashOfName(std::string_view name) {
   return hash;
 }
 
-// Adds output channels [n0, end), cut into panels.
-void AddPanels(uint64_t n0, uint64_t end, uint64_t channels, bool sampled,
-               std::vector<ChannelPanel>& panels) {
-  for (; n0 < end; n0 += channels) {
-    panels.push_back({.n0 = n0, .channels = std::min(channels, end - n0), .sampled = sampled});
-  }
-}
-
-// The sample of the module as blocks of `size` channels: one of each member.
-std::set<uint64_t> SampledBlocks(const PackedModule& packed, uint64_t size) {
-  std::set<uint64_t> blocks;
-  uint64_t begin = 0;
-  for (const FusedMember& member : packed.members()) {
-    const uint64_t first = begin / size;
-    const uint64_t last = (begin + member.n - 1) / size;
-    blocks.insert(first + HashOfName(member.module) % (last - first + 1));
-    begin += member.n;
-  }
-  return blocks;
-}
-
 }  // namespace
 
 std::vector<ChannelPanel> CutChannels(const PackedModule& packed, const ProductCut& cut,
-                                      bool all_sampled) {
+                                      uint64_t weights) {
   const uint64_t n = packed.request().n;
+  const uint64_t most = std::min(cut.channels, weights / cut.slab_inputs);
+  const uint64_t channels = std::max<uint64_t>(1, most / cut.unit) * cut.unit;
   std::vector<ChannelPanel> panels;
-  if (all_sampled) {
-    AddPanels(0, n, cut.channels, true, panels);
-    return panels;
+  for (uint64_t n0 = 0; n0 < n; n0 += channels) {
+    panels.push_back({.n0 = n0, .channels = std::min(channels, n - n0)});
   }
-  const uint64_t size = CeilDiv(CeilDiv(kSampledWeights, cut.slab_inputs), cut.unit) * cut.unit;
-  const std::set<uint64_t> sampled = SampledBlocks(packed, size);
-  const auto begin_of = [&](uint64_t block) { return std::min(n, block * size); };
-  for (const uint64_t block : sampled) {
-    AddPanels(begin_of(block), begin_of(block + 1), std::min(size, cut.channels), true, panels);
+  return panels;
+}
+
+// Panels begin at a multiple of cut.unit, and may be narrower.
+std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const ProductCut& cut,
+                                          uint64_t weights) {
+  const uint64_t n = packed.request().n;
+  const uint64_t most = cut.channels / cut.step;
+  const uint64_t steps = std::clamp<uint64_t>(weights / (cut.slab_inputs * cut.step), 1, most);
+  const uint64_t wanted = steps * cut.step;
+  const uint64_t reserved = CeilDiv(wanted, cut.unit) * cut.unit;
+  if (packed.members().size() * reserved >= n) return CutChannels(packed, cut, kPanelWeights);
+  std::set<uint64_t> starts;
+  uint64_t begin = 0;
+  for (const FusedMember& member : packed.members()) {
+    const uint64_t first = begin / cut.unit;
+    const uint64_t last = (begin + member.n - 1) / cut.unit;
+    const uint64_t unit = first + HashOfName(member.module) % (last - first + 1);
+    starts.insert(std::min(unit * cut.unit, (n - 1) / reserved * reserved));
+    begin += member.n;
   }
-  const uint64_t few =
-      std::max<uint64_t>(1, kFewPanelWeights / cut.slab_inputs / cut.unit) * cut.unit;
-  uint64_t after = 0;  // the block behind the last one of the sample
-  for (const uint64_t block : sampled) {
-    AddPanels(begin_of(after), begin_of(block), few, false, panels);
-    after = block + 1;
+  std::vector<ChannelPanel> panels;
+  for (const uint64_t n0 : starts) {
+    if (!panels.empty() && n0 < panels.back().n0 + panels.back().channels) continue;
+    panels.push_back({.n0 = n0, .channels = std::min(wanted, n - n0)});
   }
-  AddPanels(begin_of(after), n, few, false, panels);
   return panels;
 }
 

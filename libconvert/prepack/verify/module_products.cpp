@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -22,8 +23,8 @@
 #include "prepack/gemm/model_operands.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
+#include "prepack/verify/channel_check.h"
 #include "prepack/verify/channel_panels.h"
-#include "prepack/verify/few_truth.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/packed_operands.h"
@@ -59,6 +60,11 @@ double DecibelOfZeros(const Figure& figure) {
   return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
 }
 
+// Rows that are zero but for some channels.
+bool IsHot(const InputBatch& batch) {
+  return batch.name == "one-hot";
+}
+
 // What one panel adds to the figures.
 struct PanelSums {
   bool zeros = true;                   // every weight of the panel is zero in the source
@@ -66,6 +72,7 @@ struct PanelSums {
   std::vector<FigureSums> end_to_end;  // by batch
   FigureSums agreement;
   BaselineProductSums baseline;
+  DecodedDifferences weights;
 
   void Merge(const PanelSums& other);
 };
@@ -81,12 +88,13 @@ void PanelSums::Merge(const PanelSums& other) {
   }
   agreement.Merge(other.agreement);
   baseline.Merge(other.baseline);
+  weights = Together(std::array{weights, other.weights});
 }
 
 // Memory of one thread.
 struct Scratch {
   TruthPanel truth;
-  FewPanel few;
+  ChannelScratch channels;
   UnpackBuffers unpack;
   std::vector<float> model;   // [rows, channels]
   std::vector<float> second;  // [kSecondRows, channels]
@@ -108,8 +116,7 @@ class ModuleMultiplication {
   Status Prepare();
   Status PrepareSlab(const std::optional<InputSlab>& slab);
   Status RunPrimitive();
-  void ChooseFew();
-  Status MakeFewModel();
+  bool MultipliesAll() const;
   Status RunPanels(Progress& progress);
   Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
@@ -122,19 +129,17 @@ class ModuleMultiplication {
   Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
   // A panel of the sample, and if its weights are all zero, others, until one is not.
   Status RunSampled(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
-  // With `again`, of a panel that is not in the sample: what its own run does not give.
-  Status RunAll(const ChannelPanel& panel, bool again, Scratch& scratch, PanelSums& sums);
-  Status RunFew(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
-  Status RunModel(const KernelModel& model, uint64_t rows, const ChannelPanel& panel,
-                  Scratch& scratch) const;
+  Status RunAll(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
+  // What every output channel gets.
+  Status RunChannels(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
+  Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
   Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
-  void AddAgreement(uint64_t n0, uint64_t channels, size_t most, Scratch& scratch,
-                    FigureSums& sums) const;
+  void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
   // Outputs of a batch for a panel: those of the primitive, and those of the implementation that is
-  // judged, of which the model's begin at row `first`.
+  // judged.
   std::span<const float> Columns(size_t batch, uint64_t n0, uint64_t channels,
                                  Scratch& scratch) const;
-  std::span<const float> First(size_t batch, uint64_t first, const ChannelPanel& panel,
+  std::span<const float> First(size_t batch, uint64_t n0, uint64_t channels,
                                Scratch& scratch) const;
   bool primitive_is_first() const { return primitive_y_.size() == inputs_->batches().size(); }
 
@@ -148,16 +153,12 @@ class ModuleMultiplication {
   std::optional<BaselineProduct> baseline_;
   std::string no_quality_;
   bool modelled_ = true;
-  // Of all rows, or of the first ones alone.
+  // Of the dense rows, or of the first ones alone.
   std::unique_ptr<KernelModel> model_;
   uint64_t model_rows_ = 0;
-  // The rows that all output channels are multiplied with: dense ones, and all hot ones.
-  std::vector<uint64_t> few_rows_;
-  std::vector<std::optional<uint64_t>> few_first_;  // by batch: the first of them, if they hold it
-  std::vector<float> few_given_;
-  std::unique_ptr<KernelModel> few_model_;  // none: model_
-  std::optional<FewTruth> few_truth_;
-  std::vector<ChannelPanel> panels_;
+  std::optional<ChannelCheck> channels_;  // none: no model knows the form of the weights
+  std::vector<ChannelPanel> panels_;      // of all output channels
+  std::vector<ChannelPanel> sample_;      // of those that all rows are multiplied with
   WeightRounding rounding_ = WeightRounding::kNone;
   std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
@@ -176,7 +177,6 @@ Status ModuleMultiplication::Run(Progress& progress) {
   for (uint64_t slab = 0; status.ok() && slab < cut_.slabs(); ++slab) {
     status = PrepareSlab(cut_.Slab(slab));
     if (status.ok()) status = RunPrimitive();
-    if (status.ok()) status = MakeFewModel();
     if (status.ok()) status = RunPanels(progress);
   }
   return status;
@@ -199,10 +199,9 @@ Status ModuleMultiplication::Prepare() {
 
 Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   // Free what the previous slab took.
-  few_truth_.reset();
+  channels_.reset();
   truth_.reset();
   model_.reset();
-  few_model_.reset();
   inputs_.reset();
   primitive_y_.clear();
   PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed_, source_, InputDType(packed_),
@@ -214,61 +213,32 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
     operands_ = std::move(operands);
     bias_ = operands_->Bias();
   }
-  model_rows_ = inputs_->rows();
+  model_rows_ = inputs_->dense_rows();
   PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
-
-  const std::vector<double> activations = model_->Activations();
-  truth_.emplace(packed_, source_, *inputs_, activations);
+  const std::span hot = inputs_->given().subspan(model_rows_ * inputs_->columns());
+  PREPACK_TRY_ASSIGN(std::unique_ptr<KernelModel> hot_model, MakeModel(inputs_->hot().size(), hot));
+  truth_.emplace(packed_, source_, *inputs_, *model_, *hot_model);
   PREPACK_TRY(truth_->AddBias());
-  activations_.clear();
-  activations_.reserve(kSecondRows * inputs_->k());
-  for (uint64_t row = 0; row < kSecondRows; ++row) {
-    std::ranges::transform(std::span(activations).subspan(row * inputs_->columns(), inputs_->k()),
-                           std::back_inserter(activations_),
-                           [](double x) { return static_cast<float>(x); });
+  if (modelled_) {
+    channels_.emplace(packed_, *operands_, *truth_,
+                      *WeightRoundingOf(packed_.layout(), packed_.request()), std::move(hot_model));
   }
-  ChooseFew();
-  few_truth_.emplace(*truth_, few_rows_);
+  activations_.resize(kSecondRows * inputs_->k());
+  for (uint64_t i = 0; i < activations_.size(); ++i) {
+    activations_[i] = static_cast<float>(model_->Activation(i / inputs_->k(), i % inputs_->k()));
+  }
   PREPACK_TRY(FindBaseline());
-  panels_ = CutChannels(packed_, cut_, baseline_.has_value());
+  panels_ = CutChannels(packed_, cut_, kChannelWeights);
+  sample_ = MultipliesAll() ? CutChannels(packed_, cut_, kPanelWeights)
+                            : SampledChannels(packed_, cut_, options_.sampled_weights);
   return {};
 }
 
-// The first Gaussian rows, recorded ones, and all that are nearly zero. Where the consumer rounds
-// twice, few rows tell little of a channel.
-void ModuleMultiplication::ChooseFew() {
-  const bool twice = packed_.layout().consumer_scales.Of(packed_.request());
-  few_rows_.clear();
-  few_first_.clear();
-  for (const InputBatch& batch : inputs_->batches()) {
-    std::optional<uint64_t>& first = few_first_.emplace_back();
-    if (batch.first >= inputs_->dense_rows()) {
-      first = few_rows_.size() + batch.first - inputs_->dense_rows();
-    } else if (batch.first == 0 && (batch.rows <= kSecondRows || twice)) {
-      for (uint64_t row = few_rows_.size(); row < batch.rows; ++row) few_rows_.push_back(row);
-      first = 0;
-    } else if (batch.name == "recorded") {
-      first = few_rows_.size();
-      for (uint64_t row = 0; row < batch.rows; ++row) few_rows_.push_back(batch.first + row);
-    }
-  }
-}
-
-Status ModuleMultiplication::MakeFewModel() {
-  if (primitive_is_first() || !modelled_) return {};
-  const uint64_t columns = inputs_->columns();
-  const auto row = [&](uint64_t index) {
-    return inputs_->given().subspan(index * columns, columns);
-  };
-  few_given_.clear();
-  for (const uint64_t index : few_rows_) {
-    few_given_.insert(few_given_.end(), row(index).begin(), row(index).end());
-  }
-  for (uint64_t index = inputs_->dense_rows(); index < inputs_->rows(); ++index) {
-    few_given_.insert(few_given_.end(), row(index).begin(), row(index).end());
-  }
-  PREPACK_TRY_ASSIGN(few_model_, MakeModel(few_given_.size() / columns, few_given_));
-  return {};
+// What the user gave numbers for is judged on all output channels.
+bool ModuleMultiplication::MultipliesAll() const {
+  const bool recorded = std::ranges::any_of(
+      inputs_->batches(), [](const InputBatch& batch) { return batch.name == "recorded"; });
+  return options_.sampled_weights == UINT64_MAX || !modelled_ || recorded || baseline_.has_value();
 }
 
 Status ModuleMultiplication::FindBaseline() {
@@ -412,13 +382,12 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
   return {};
 }
 
-Status ModuleMultiplication::RunModel(const KernelModel& model, uint64_t rows,
-                                      const ChannelPanel& panel, Scratch& scratch) const {
-  scratch.model.resize(rows * panel.channels);
+Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
+  scratch.model.resize(model_rows_ * channels);
   Status ran;
   PREPACK_TRY(packed_.VisitWeight(
-      [&](std::span<const std::byte> /*weight*/) { ran = model.Run(panel.n0, scratch.model); }));
-  operands_->Finish(panel.n0, panel.channels, scratch.model);
+      [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); }));
+  operands_->Finish(n0, channels, scratch.model);
   return ran;
 }
 
@@ -437,7 +406,7 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
     scratch.second[i] += BiasOf(bias_, n0 + i % channels);
   }
   // The report names what multiplied the first panel.
-  if (n0 == panels_.front().n0)
+  if (n0 == sample_.front().n0)
     second_name_ = fmt::format("{}, unpacked weights as f32", info.implementation);
   return {};
 }
@@ -453,38 +422,40 @@ std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, 
   return scratch.columns;
 }
 
-std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t first,
-                                                   const ChannelPanel& panel,
+std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t n0, uint64_t channels,
                                                    Scratch& scratch) const {
-  if (primitive_is_first()) return Columns(batch, panel.n0, panel.channels, scratch);
-  const uint64_t rows = inputs_->batches()[batch].rows;
-  return std::span(scratch.model).subspan(first * panel.channels, rows * panel.channels);
+  if (primitive_is_first()) return Columns(batch, n0, channels, scratch);
+  const InputBatch& rows = inputs_->batches()[batch];
+  if (IsHot(rows)) return scratch.channels.y;
+  return std::span(scratch.model).subspan(rows.first * channels, rows.rows * channels);
 }
 
-Status ModuleMultiplication::RunAll(const ChannelPanel& panel, bool again, Scratch& scratch,
-                                    PanelSums& sums) {
-  const auto [n0, channels, sampled] = panel;
-  Status status = truth_->Compute(rounding_, n0, channels, scratch.truth);
-  if (status.ok() && modelled_) status = RunModel(*model_, model_rows_, panel, scratch);
-  const bool unpack = options_.engine != nullptr && primitive_y_.empty();
-  if (status.ok() && unpack) status = RunSecond(n0, channels, scratch);
-  if (!status.ok()) return status;
-
+Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums) {
+  const auto [n0, channels] = panel;
+  PREPACK_TRY(truth_->Compute(rounding_, n0, channels, scratch.truth));
+  if (modelled_) PREPACK_TRY(RunModel(n0, channels, scratch));
+  if (options_.engine != nullptr && primitive_y_.empty()) {
+    PREPACK_TRY(RunSecond(n0, channels, scratch));
+  }
+  if (channels_) {
+    DecodedDifferences differences;  // are found once, with all channels
+    PREPACK_TRY(channels_->Run(rounding_, n0, channels, scratch.channels, differences));
+  }
   const std::vector<InputBatch>& batches = inputs_->batches();
   for (size_t i = 0; i < batches.size(); ++i) {
     const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
     const uint64_t first = batches[i].first * channels;
-    const std::span<const float> y = First(i, batches[i].first, panel, scratch);
-    if (!again || !few_first_[i]) {
+    const std::span<const float> y = First(i, n0, channels, scratch);
+    // Hot rows meet all channels.
+    if (!channels_ || !IsHot(batches[i])) {
       sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
     }
     sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
     if (baseline_ && i == baseline_->batch()) {
-      status = baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline);
-      if (!status.ok()) return status;
+      PREPACK_TRY(baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline));
     }
   }
-  if (!again || unpack) AddAgreement(n0, channels, kAllGaussianRows, scratch, sums.agreement);
+  AddAgreement(n0, channels, scratch, sums.agreement);
   sums.zeros = sums.zeros && std::ranges::all_of(scratch.truth.weights,
                                                  [](double weight) { return weight == 0; });
   return {};
@@ -492,36 +463,26 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, bool again, Scrat
 
 Status ModuleMultiplication::RunSampled(const ChannelPanel& panel, Scratch& scratch,
                                         PanelSums& sums) {
-  PREPACK_TRY(RunAll(panel, false, scratch, sums));
+  PREPACK_TRY(RunAll(panel, scratch, sums));
   // Outputs of zeros prove nothing.
   for (const ChannelPanel& other : panels_) {
     if (!sums.zeros) return {};
     if (CancellationRequested()) return Interrupted(packed_.name());
-    if (!other.sampled) PREPACK_TRY(RunAll(other, true, scratch, sums));
+    PREPACK_TRY(RunAll(other, scratch, sums));
   }
   return {};
 }
 
-Status ModuleMultiplication::RunFew(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums) {
-  PREPACK_TRY(few_truth_->Compute(rounding_, panel.n0, panel.channels, scratch.few));
-  if (few_model_) {
-    PREPACK_TRY(RunModel(*few_model_, few_given_.size() / inputs_->columns(), panel, scratch));
-  } else if (modelled_) {
-    PREPACK_TRY(RunModel(*model_, model_rows_, panel, scratch));
-  }
-  const std::vector<InputBatch>& batches = inputs_->batches();
-  for (size_t i = 0; i < batches.size(); ++i) {
-    if (!few_first_[i]) continue;
-    const OutputBlock block{.n0 = panel.n0, .rows = batches[i].rows, .channels = panel.channels};
-    const std::span<const float> y = First(i, *few_first_[i], panel, scratch);
-    sums.kernel[i].Add(
-        block, std::span(scratch.few.kernel).subspan(*few_first_[i] * panel.channels, y.size()), y);
-  }
-  // The second Gaussian batch is the last that all channels are multiplied with.
-  if (!primitive_y_.empty()) {
-    AddAgreement(panel.n0, panel.channels, kAllGaussianRows - 1, scratch, sums.agreement);
-  }
-  sums.zeros = scratch.few.zeros;
+Status ModuleMultiplication::RunChannels(const ChannelPanel& panel, Scratch& scratch,
+                                         PanelSums& sums) {
+  const auto [n0, channels] = panel;
+  PREPACK_TRY(channels_->Run(rounding_, n0, channels, scratch.channels, sums.weights));
+  const size_t hot = inputs_->batches().size() - 1;
+  const std::span<const float> y =
+      primitive_is_first() ? Columns(hot, n0, channels, scratch) : std::span(scratch.channels.y);
+  sums.kernel[hot].Add({.n0 = n0, .rows = inputs_->hot().size(), .channels = channels},
+                       scratch.channels.truth.kernel, y);
+  sums.zeros = scratch.channels.truth.zeros;
   return {};
 }
 
@@ -532,14 +493,13 @@ Figure ModuleMultiplication::FigureOf(const FigureSums& sums) const {
   return figure;
 }
 
-// How near the two implementations are, on as many Gaussian rows as both have multiplied, of batch
-// `most` at most.
-void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, size_t most,
-                                        Scratch& scratch, FigureSums& sums) const {
+// How near the two implementations are, on as many Gaussian rows as both have multiplied.
+void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch,
+                                        FigureSums& sums) const {
   if (options_.engine == nullptr || !modelled_) return;
   std::span<const float> second = scratch.second;
   if (!primitive_y_.empty()) {
-    const size_t batch = std::min(primitive_y_.size() - 1, most);
+    const size_t batch = std::min(primitive_y_.size() - 1, kAllGaussianRows);
     second = Columns(batch, n0, channels, scratch);
     second = second.first(std::min(second.size(), scratch.model.size()));
   }
@@ -550,16 +510,22 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, size_t m
 }
 
 Status ModuleMultiplication::RunPanels(Progress& progress) {
-  const auto threads = static_cast<unsigned>(std::min<size_t>(options_.threads, panels_.size()));
+  const size_t sampled = sample_.size();
+  const size_t count = sampled + (channels_ ? panels_.size() : 0);
+  const auto threads = static_cast<unsigned>(std::min<size_t>(options_.threads, count));
   std::vector<Scratch> scratch(threads);
-  std::vector<PanelSums> sums(panels_.size());
-  Status status = ParallelFor(panels_.size(), threads, [&](size_t i, unsigned worker) -> Status {
+  std::vector<PanelSums> sums(count);
+  Status status = ParallelFor(count, threads, [&](size_t i, unsigned worker) -> Status {
     if (CancellationRequested()) return Interrupted(packed_.name());
-    const ChannelPanel& panel = panels_[i];
     sums[i].kernel.resize(inputs_->batches().size());
     sums[i].end_to_end.resize(inputs_->batches().size());
-    PREPACK_TRY(panel.sampled ? RunSampled(panel, scratch[worker], sums[i])
-                              : RunFew(panel, scratch[worker], sums[i]));
+    if (i < sampled) {
+      PREPACK_TRY(RunSampled(sample_[i], scratch[worker], sums[i]));
+      if (!channels_) progress.Add(sample_[i].channels * inputs_->k());
+      return {};
+    }
+    const ChannelPanel& panel = panels_[i - sampled];
+    PREPACK_TRY(RunChannels(panel, scratch[worker], sums[i]));
     progress.Add(panel.channels * inputs_->k());
     return {};
   });
@@ -572,6 +538,7 @@ Status ModuleMultiplication::RunPanels(Progress& progress) {
 ModuleProducts ModuleMultiplication::Collect() const {
   ModuleProducts products;
   products.form = form_;
+  products.weights = sums_.weights;
   GemmFigures& gemm = products.gemm;
   const std::string model = fmt::format("model of {}", packed_.layout().id);
   gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
@@ -579,6 +546,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
   gemm.activations =
       primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
+  for (const ChannelPanel& panel : sample_) gemm.channels += panel.channels;
   gemm.inputs.reserve(batches_.size());
   for (size_t i = 0; i < batches_.size(); ++i) {
     gemm.inputs.push_back({.input = std::string(batches_[i].name),

@@ -16,16 +16,15 @@
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {
+namespace {
 
-// Zeros and subnormals, m · 2^-9 with m from 0 to 7,
+// How vLLM's FP8 kernel reads an e4m3 number: zeros and subnormals, m · 2^-9 with m from 0 to 7,
 // become (1 + m / 8) · 2^-7.
 float ReadAsNormal(float value) {
   const float magnitude = std::abs(value);
   if (magnitude >= 0x1p-6F) return value;
   return std::copysign(0x1p-7F * (1 + magnitude * 0x1p9F / 8), value);
 }
-
-namespace {
 
 // kToActivation means f16 here; if the activations are bf16, it is the same as kToBF16.
 template <WeightRounding kRounding>
@@ -114,6 +113,27 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
                        const DecodedRows& decoded, std::span<float> operands) {
   FillAs(rounding, layout, request, decoded, operands);
+}
+
+double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale) {
+  switch (rounding) {
+    case WeightRounding::kNone:
+      return Operand<WeightRounding::kNone>(step, scale);
+    case WeightRounding::kToF32:
+      return Operand<WeightRounding::kToF32>(step, scale);
+    case WeightRounding::kToBF16:
+      return Operand<WeightRounding::kToBF16>(step, scale);
+    case WeightRounding::kToActivation:
+      return to_f16 ? Operand<WeightRounding::kToActivation>(step, scale)
+                    : Operand<WeightRounding::kToBF16>(step, scale);
+    case WeightRounding::kFp8:
+      return Operand<WeightRounding::kFp8>(step, scale);
+    case WeightRounding::kFp8ToBF16:
+      return Operand<WeightRounding::kFp8ToBF16>(step, scale);
+    case WeightRounding::kDequantized:
+      return Operand<WeightRounding::kDequantized>(step, scale);
+  }
+  return 0;
 }
 
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
@@ -271,21 +291,22 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 }  // namespace
 
 GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
-                     const GemmInputs& inputs, std::span<const double> activations)
+                     const GemmInputs& inputs, const KernelModel& dense, const KernelModel& hot)
     : packed_(packed), source_(source), inputs_(inputs) {
   const uint64_t k = inputs.k();
   const std::span<const uint64_t> order = inputs.order();
+  const std::vector<double> activations = dense.Activations();
   kernel_dense_.resize(inputs.dense_rows() * k);
   for (uint64_t row = 0; row < inputs.dense_rows(); ++row) {
-    const std::span line = activations.subspan(row * inputs.columns(), k);
-    for (uint64_t j = 0; j < k; ++j) kernel_dense_[row * k + order[j]] = line[j];
+    const double* line = &activations[row * inputs.columns()];
+    double* to = &kernel_dense_[row * k];
+    for (uint64_t j = 0; j < k; ++j) to[order[j]] = line[j];
   }
-  kernel_hot_.resize(inputs.hot().size());
+  std::vector<uint64_t> places(k);  // where the input channels are in the packed module
+  for (uint64_t j = 0; j < k; ++j) places[order[j]] = j;
+  kernel_hot_ = inputs.hot();
   for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
-    const std::span line = activations.subspan((inputs.dense_rows() + row) * inputs.columns(), k);
-    for (uint64_t j = 0; j < k; ++j) {
-      if (line[j] != 0) kernel_hot_[row].push_back({.k = order[j], .value = line[j]});
-    }
+    for (HotInput& input : kernel_hot_[row]) input.value = hot.Activation(row, places[input.k]);
   }
 }
 

@@ -184,17 +184,16 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
   }
   std::vector<uint8_t> bytes;
   PREPACK_TRY(Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes));
-  std::array<float, 256> values{};  // of FP8, by byte
-  for (size_t byte = 0; byte < values.size(); ++byte) {
-    const auto code = static_cast<uint8_t>(byte);
-    values[byte] = F8E4M3ToF32(code);
-  }
   if (fp8) {
-    for (size_t i = 0; i < bytes.size(); ++i) steps[i] = values[bytes[i]];
-  } else {
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      steps[i] = static_cast<float>(static_cast<int8_t>(bytes[i]));
+    std::array<float, 256> values{};  // by byte
+    for (size_t byte = 0; byte < values.size(); ++byte) {
+      values[byte] = F8E4M3ToF32(static_cast<uint8_t>(byte));
     }
+    std::ranges::transform(bytes, steps.begin(), [&](uint8_t byte) { return values[byte]; });
+  } else {
+    std::ranges::transform(bytes, steps.begin(), [](uint8_t byte) {
+      return static_cast<float>(static_cast<int8_t>(byte));
+    });
   }
   return {};
 }

@@ -44,7 +44,7 @@ class StripModel : public KernelModel {
 
   Status Run(uint64_t n0, std::span<float> y) const final;
   Status RunAndDigest(uint64_t n0, const DigestFactors& factors, std::span<float> y,
-                      std::span<uint32_t> digests) const final;
+                      std::span<uint32_t> digests) const override;
   bool digests_integers() const final { return std::is_integral_v<X>; }
   void Weights(uint64_t n0, std::span<double> w) const override;
 

@@ -49,7 +49,8 @@ constexpr size_t kVectorFloats = sizeof(Floats) / sizeof(float);
 
 // Ones where a < b, both below 2^31.
 [[gnu::always_inline]] inline Vector AllOnesIfLess(Vector a, Vector b) {
-  return PREPACK_MM(srai_epi32)(PREPACK_MM(sub_epi32)(a, b), 31);
+  const Vector sign = PREPACK_MM(srli_epi32)(PREPACK_MM(sub_epi32)(a, b), 31);
+  return PREPACK_MM(sub_epi32)(Numbers32(0), sign);
 }
 
 [[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {

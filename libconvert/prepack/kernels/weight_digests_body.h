@@ -147,8 +147,9 @@ uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
   for (; i + kVectorFloats <= count; i += kVectorFloats) {
     const Vector numbers = PREPACK_MM(cvttps_epi32)(PREPACK_MM(loadu_ps)(steps + i));
 #ifdef PREPACK_AVX512
-    const Vector own =
-        _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(factors + i)));
+    const __m256i low = _mm256_cvtepi16_epi32(LoadLane(factors + i));
+    const __m256i high = _mm256_cvtepi16_epi32(LoadLane(factors + i + 8));
+    const Vector own = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 #else
     const Vector own = _mm256_cvtepi16_epi32(LoadLane(factors + i));
 #endif

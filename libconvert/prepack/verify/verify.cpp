@@ -315,7 +315,8 @@ ProductOptions Verification::ProductChoice() const {
   return {.engine = nullptr,
           .repack = options_.repack,
           .recorded = recorded_ ? &*recorded_ : nullptr,
-          .baseline = JudgesQuality() ? &*baseline_ : nullptr};
+          .baseline = JudgesQuality() ? &*baseline_ : nullptr,
+          .sampled_weights = options_.sampled_weights};
 }
 
 // A checkpoint is decoded by its own config.

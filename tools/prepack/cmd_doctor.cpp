@@ -258,7 +258,12 @@ ExitCodeValue RunDoctor(const DoctorCommand& command) {
     for (const FolderReport& folder : report->folders) {
       for (const DoctorFinding& finding : folder.findings) {
         if (finding.severity != DoctorSeverity::kProblem) continue;
-        PrintError(fmt::format("{}: {}", Printable(folder.path), finding.what));
+        PrintFinding({.id = finding.id,
+                      .severity = Severity::kError,
+                      .where = Printable(folder.path),
+                      .message = finding.what,
+                      .hint = finding.todo},
+                     kExitCheckFailed);
       }
     }
   }

@@ -18,6 +18,7 @@ from prepack.commands import (
     check,
     convert,
     diff,
+    doctor,
     inspect,
     inspect_at,
     inspect_find,
@@ -65,7 +66,7 @@ _LATER = {
 __all__ = [
     "Arrays", "CancelledError", "CheckFailedError", "CrashedError", "Error", "Folder", "FolderError",
     "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
-    "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "convert", "diff",
+    "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "convert", "diff", "doctor",
     "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
     "plan", "targets", "tool_path", "verify",
 ]

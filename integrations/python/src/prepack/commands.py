@@ -15,6 +15,7 @@ from prepack.results import (
     Check,
     Convert,
     Diff,
+    Doctor,
     Inspect,
     InspectAt,
     InspectFind,
@@ -70,11 +71,11 @@ class _Arguments:
         return self
 
     def plan(self, target: str, dtype: Optional[str], scheme: Patterns, fallback: Optional[str],
-             scales: Optional[str], onednn_form: Optional[str], accept: Words, numa: Optional[int],
+             scales: Optional[str], onednn_form: Optional[str], accept: Patterns, numa: Optional[int],
              fuse: bool) -> "_Arguments":
         self.value("--target", target).value("--dtype", dtype).patterns("--scheme", scheme)
         self.value("--fallback", fallback).value("--scales", scales).value("--onednn-form", onednn_form)
-        return self.words("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
+        return self.patterns("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
 
     def threads(self, jobs: Optional[int], memory_limit: Union[None, int, str]) -> "_Arguments":
         limit = f"{memory_limit}b" if isinstance(memory_limit, int) else memory_limit
@@ -103,7 +104,7 @@ def _run_with_page(
 def plan(
     src: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
-    accept: Words = None, numa: Optional[int] = None, fuse: bool = False,
+    accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False,
 ) -> Plan:
     """What `convert` would do and why, from headers only. `ok` is False if it would refuse."""
     arguments = _Arguments("plan").path(src)
@@ -114,7 +115,7 @@ def plan(
 def convert(
     src: PathLike, output: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
-    accept: Words = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
+    accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, part: Union[None, str, Tuple[int, int]] = None,
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
@@ -141,7 +142,7 @@ def merge(
 def verify(
     folder: PathLike, *, source: Optional[PathLike] = None, baseline: Optional[PathLike] = None,
     activations: Optional[PathLike] = None, skip: Words = None, engine: Optional[str] = None,
-    repack: bool = False, min_sqnr: Patterns = None, strict: bool = False, sample: Optional[float] = None,
+    repack: bool = False, all_channels: bool = False, min_sqnr: Patterns = None, strict: bool = False, sample: Optional[float] = None,
     seed: Optional[int] = None, against: Optional[PathLike] = None, tolerance: Optional[float] = None,
     junit: Optional[PathLike] = None, markdown: Optional[PathLike] = None, html: HtmlOption = None,
     jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
@@ -151,31 +152,32 @@ def verify(
     so: look at `verdict` or `ok`, or call `raise_if_bad()`."""
     arguments = _Arguments("verify").path(folder).value("--source", source).value("--baseline", baseline)
     arguments.value("--activations", activations).words("--skip", skip).value("--engine", engine)
-    arguments.flag("--repack", repack).patterns("--min-sqnr", min_sqnr).flag("--strict", strict)
+    arguments.flag("--repack", repack).flag("--all-channels", all_channels)
+    arguments.patterns("--min-sqnr", min_sqnr).flag("--strict", strict)
     arguments.value("--sample", sample).value("--seed", seed).value("--against", against)
     arguments.value("--tolerance", tolerance).value("--junit", junit).value("--markdown", markdown)
     return _run_with_page(Verify, arguments.threads(jobs, memory_limit), html, progress, cancel)
 
 
 def check(
-    src: PathLike, *, headers: bool = False, baseline: Optional[PathLike] = None, strict: bool = False,
-    junit: Optional[PathLike] = None, html: HtmlOption = None, jobs: Optional[int] = None,
+    src: PathLike, *, headers: bool = False, baseline: Optional[PathLike] = None,
+    accept: Patterns = None, strict: bool = False, junit: Optional[PathLike] = None, html: HtmlOption = None, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, progress: ProgressOption = None,
     cancel: Optional[threading.Event] = None,
 ) -> Check:
     """Is a quantized checkpoint complete and sane? As with `verify`, the result says so."""
     arguments = _Arguments("check").path(src).flag("--headers", headers).value("--baseline", baseline)
-    arguments.flag("--strict", strict).value("--junit", junit)
+    arguments.patterns("--accept", accept).flag("--strict", strict).value("--junit", junit)
     return _run_with_page(Check, arguments.threads(jobs, memory_limit), html, progress, cancel)
 
 
 def diff(
-    a: PathLike, b: PathLike, *, module: Optional[str] = None, html: HtmlOption = None,
+    a: PathLike, b: PathLike, *, module: Optional[str] = None, accept: Patterns = None, html: HtmlOption = None,
     jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> Diff:
     """Compares two checkpoints by what their weights mean. `same`, and `ok`, say whether they agree."""
-    arguments = _Arguments("diff").path(a).path(b).value("--module", module)
+    arguments = _Arguments("diff").path(a).path(b).value("--module", module).patterns("--accept", accept)
     return _run_with_page(Diff, arguments.threads(jobs, memory_limit), html, progress, cancel)
 
 
@@ -212,6 +214,14 @@ def inspect_values(
     arguments = _Arguments("inspect").path(path).value("--values", module)
     arguments.value("--rows", f"{rows[0]}:{rows[1]}").value("--cols", f"{cols[0]}:{cols[1]}")
     return run(InspectValues, arguments.flag("--codes", codes).flag("--bytes", bytes).all())
+
+
+def doctor(*folders: PathLike, python: Optional[PathLike] = None) -> Doctor:
+    """What this machine can run, and whether folders fit it: `ok` is False if one does not."""
+    arguments = _Arguments("doctor").value("--python", python)
+    for folder in folders:
+        arguments.path(folder)
+    return run(Doctor, arguments.all())
 
 
 def targets() -> Targets:

@@ -19,6 +19,7 @@ class Finding(Record):
     message: str
     hint: str
     more: int
+    accepted: Optional[Literal[True]] = None
 
 
 @dataclass(frozen=True)
@@ -186,9 +187,115 @@ class Diff(Document):
 
 
 @dataclass(frozen=True)
+class DoctorFeature(Record):
+    avx2: bool
+    avx512: bool
+    avx512_vnni: bool
+    avx512_bf16: bool
+    avx512_vbmi: bool
+    avx512_fp16: bool
+    avx_vnni: bool
+    amx_int8: bool
+    amx_bf16: bool
+    amx_fp16: bool
+    amx_fp8: bool
+    amd: bool
+
+
+@dataclass(frozen=True)
+class DoctorMachine(Record):
+    cpu: str
+    features: DoctorFeature
+    cores: int
+    cpus: int
+    numa_nodes: int
+    l2_bytes: int
+    l3_bytes: int
+    memory_bytes: int
+    available_bytes: int
+    limit_bytes: Optional[int]
+
+
+@dataclass(frozen=True)
+class DoctorInstalled(Record):
+    id: str
+    name: str
+    package: Optional[str]
+    version: Optional[str]
+    made_for: Optional[str]
+
+
+@dataclass(frozen=True)
+class DoctorLayout(Record):
+    layout: str
+    cpu: Literal["runs", "runs_worse", "does_not_run"]
+    why: str
+    read_by: str
+
+
+@dataclass(frozen=True)
+class DoctorUse(Record):
+    layout: str
+    cpu: Literal["runs", "runs_worse", "does_not_run"]
+    why: str
+    modules: int
+
+
+@dataclass(frozen=True)
+class DoctorTarget(Record):
+    target: str
+    layouts: Tuple[DoctorUse, ...]
+    kept: int
+    runs: bool
+
+
+@dataclass(frozen=True)
+class DoctorFinding(Record):
+    id: str
+    severity: Literal["advice", "problem"]
+    what: str
+    todo: str
+
+
+@dataclass(frozen=True)
+class DoctorFolder(Record):
+    path: str
+    packed: bool
+    target: Optional[str]
+    format: str
+    bytes: int
+    layouts: Tuple[DoctorUse, ...]
+    targets: Tuple[DoctorTarget, ...]
+    findings: Tuple[DoctorFinding, ...]
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Doctor(Document):
+    """Result of prepack doctor --json."""
+
+    kind: Literal["prepack-doctor"]
+    version: Literal[1]
+    prepack_version: str
+    machine: DoctorMachine
+    python: Optional[str]
+    installed: Tuple[DoctorInstalled, ...]
+    onednn: Optional[str]
+    layouts: Tuple[DoctorLayout, ...]
+    folders: Tuple[DoctorFolder, ...]
+
+
+@dataclass(frozen=True)
+class InspectSourceHub(Record):
+    name: str
+    commit: str
+
+
+@dataclass(frozen=True)
 class InspectOrigin(Record):
     prepack_version: str
     source_path: str
+    source_hub: Optional[InspectSourceHub]
     source_fingerprint: str
     activation_dtype: Literal["bf16", "f16", "f32"]
     options: str
@@ -322,6 +429,16 @@ class InspectTensor(Record):
 
 
 @dataclass(frozen=True)
+class InspectFinding(Record):
+    id: str
+    severity: Literal["info", "warning", "error"]
+    where: str
+    message: str
+    hint: str
+    more: int
+
+
+@dataclass(frozen=True)
 class Inspect(Document):
     """Result of prepack inspect --json."""
 
@@ -340,7 +457,7 @@ class Inspect(Document):
     files: Tuple[InspectFile, ...]
     modules: Tuple[InspectModule, ...]
     tensors: Tuple[InspectTensor, ...]
-    findings: Tuple[Finding, ...]
+    findings: Tuple[InspectFinding, ...]
 
 
 @dataclass(frozen=True)
@@ -734,6 +851,7 @@ class VerifyInput(Record):
 class VerifyGemm(Record):
     implementation: str
     activations: str
+    channels: int
     second_implementation: Optional[str]
     agreement_db: Optional[Union[float, Literal["infinite", "-infinite", "nothing to compare"]]]
     inputs: Tuple[VerifyInput, ...]
@@ -785,6 +903,7 @@ DOCUMENTS = {
     "prepack-check": Check,
     "prepack-convert": Convert,
     "prepack-diff": Diff,
+    "prepack-doctor": Doctor,
     "prepack-inspect": Inspect,
     "prepack-inspect-arrays": InspectArrays,
     "prepack-inspect-at": InspectAt,

@@ -6,11 +6,15 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME prepack)
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # else it stands before each description below
 set(CPACK_PACKAGE_VENDOR "prepack developers")
-set(CPACK_PACKAGE_CONTACT "prepack developers")
+set(CPACK_PACKAGE_CONTACT "prepack developers <prepack@packages.invalid>")
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
-set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/compress_man_pages.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/debian_files.cmake)
+set(CPACK_POST_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/debian_repack.cmake)
+set(CPACK_PREPACK_DEBIAN_FOLDER ${CMAKE_CURRENT_LIST_DIR}/debian)
+set(CPACK_PREPACK_DEBIAN_CHANGELOG ${PROJECT_BINARY_DIR}/debian-changelog)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/debian/changelog.in ${CPACK_PREPACK_DEBIAN_CHANGELOG} @ONLY)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_COMPONENTS_ALL tool development)
@@ -27,8 +31,9 @@ if(oneDNN_LIBRARY)
 endif()
 set(CPACK_COMPONENT_TOOL_DESCRIPTION "repack quantized LLM checkpoints for CPU kernels
 prepack reads checkpoints of compressed-tensors, GPTQ, AWQ, AutoRound and
-FP8, MXFP4 and NVFP4 (also ModelOpt's and Quark's), writes them in the bytes that kernels of vLLM, zentorch and oneDNN
-read, and proves that the weights are still those of the model.")
+FP8, MXFP4 and NVFP4 (also ModelOpt's and Quark's), writes them in the
+bytes that kernels of vLLM, zentorch and oneDNN read, and proves that the
+weights are still those of the model.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libprepack-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

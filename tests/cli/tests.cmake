@@ -7,11 +7,12 @@ prepack_add_tests(cli
   verify_text_test.cpp)
 target_link_libraries(test_cli PRIVATE prepack_cli)
 
-# The tool as a whole, from Python: it needs jsonschema, numpy, safetensors and PyYAML, which tools/setup
-# --tests puts into a virtual environment.
+# The tool as a whole, from Python: it needs jsonschema, numpy, safetensors, PyYAML, huggingface_hub and
+# pre-commit, which tools/setup --tests puts into a virtual environment.
 set(PREPACK_TEST_PYTHON "python3" CACHE STRING "Python with jsonschema, numpy, safetensors and PyYAML")
-foreach(test accept check checkpoint_targets ci convert damage diff docs experts faults formats fuse hostile html inspect
-    judge kt links malformed memory onednn packed_source replaced_source scale scale_docs streams terminal verify)
+foreach(test accept check checkpoint_targets ci ci_files convert damage diff docs doctor experts faults formats fuse hostile html hub inspect
+    judge kt links malformed memory messages onednn packed_source replaced_source scale scale_docs streams terminal
+    verify)
   add_test(NAME "tool: ${test}"
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli/${test}_test.py)
   set_tests_properties("tool: ${test}" PROPERTIES

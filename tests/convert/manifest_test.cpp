@@ -308,6 +308,24 @@ TEST_CASE("manifests that lie are refused with the reason") {
        }},
       {"field \"accepted\" names a finding that cannot be accepted", ErrorKind::kMalformed,
        [](Json& json) { json["accepted"] = {"scale-not-finite"}; }},
+      {"field \"accepted\" names a finding that cannot be accepted", ErrorKind::kMalformed,
+       [](Json& json) { json["accepted"] = {"scale-zero=("}; }},
+      {"not a model of the hub", ErrorKind::kMalformed,
+       [](Json& json) {
+         json["source"]["hub"] = {{"name", "../../x"}, {"commit", std::string(40, 'a')}};
+       }},
+      {"not a model of the hub", ErrorKind::kMalformed,
+       [](Json& json) {
+         json["source"]["hub"] = {{"name", "a/b@c"}, {"commit", std::string(40, 'a')}};
+       }},
+      {"not a model of the hub", ErrorKind::kMalformed,
+       [](Json& json) {
+         json["source"]["hub"] = {{"name", "a/b"}, {"commit", "main"}};
+       }},
+      {"field \"commit\" is missing", ErrorKind::kMalformed,
+       [](Json& json) {
+         json["source"]["hub"] = {{"name", "a/b"}};
+       }},
       {"field \"accepted\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["accepted"] = "scale-zero"; }},
       {"field \"scales\" is unknown", ErrorKind::kMalformed,

@@ -16,6 +16,7 @@ InspectReport PackedReport() {
   report.target = "zentorch";
   report.origin = {.prepack_version = "1.2.3",
                    .source_path = "../source",
+                   .source_hub = HubOrigin{"acme/model", std::string(40, 'a')},
                    .source_fingerprint = "abc",
                    .activation_dtype = "bf16",
                    .options = "--fuse"};
@@ -47,6 +48,7 @@ TEST_CASE("a page of a packed folder has its origin, its schemes and every modul
   CHECK(Contains(page, "<dt>Path</dt><dd>&lt;packed&gt;</dd>"));
   CHECK(Contains(page, "<dt>Made by</dt><dd>prepack 1.2.3</dd>"));
   CHECK(Contains(page, "<dt>Source</dt><dd>../source</dd>"));
+  CHECK(Contains(page, "<dt>Model of the hub</dt><dd>acme/model@aaaa"));
   CHECK(Contains(page, "<dt>Fingerprint of the source</dt><dd>abc</dd>"));
   CHECK(Contains(page, "<dt>Options</dt><dd>--fuse</dd>"));
   CHECK(Contains(page,

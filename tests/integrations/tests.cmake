@@ -18,6 +18,8 @@ function(prepack_add_integration_test name file)
 endfunction()
 
 prepack_add_integration_test("integrations: python package" python_package)
+prepack_add_integration_test("integrations: python functions" python_api)
+prepack_add_integration_test("integrations: python arrays" python_arrays)
 if(TARGET onednn_consumer)
   foreach(case W4A16 W4A8 W8A8Dynamic W8A8Static Refusals Sources)
     prepack_add_integration_test("integrations: onednn_consumer ${case}" onednn_consumer ${case})

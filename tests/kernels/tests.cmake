@@ -6,6 +6,7 @@ prepack_add_tests(kernels
   nibble_halves_test.cpp
   nibble_pairs_test.cpp
   nibble_transpose_test.cpp
+  weight_digests_test.cpp
   row_sums_test.cpp
   strip_products_test.cpp
   twins_test.cpp

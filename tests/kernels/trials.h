@@ -376,6 +376,100 @@ inline Trial fuse_products(const TrialShape& shape) {
           .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * count); }};
 }
 
+inline NibbleScales ScalesOfTrial(const uint8_t* in, const TrialShape& shape) {
+  NibbleScales scales{};
+  std::memcpy(scales.zeros, in, sizeof scales.zeros);
+  std::memcpy(scales.scales, in + sizeof scales.zeros, sizeof scales.scales);
+  scales.flip = shape.option / 2 % 16;
+  scales.to_bf16 = shape.option % 2 == 0;
+  return scales;
+}
+
+inline Trial split_fields(const TrialShape& shape) {
+  const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
+  const size_t words = shape.cols;
+  return {.in_bytes = words * 4,
+          .out_bytes = words * (32 / bits) * sizeof(float),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.split_fields(As<uint32_t>(in), words, bits, 1 << (bits - 1), As<float>(out));
+          }};
+}
+
+inline Trial digest_scaled(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  const auto rounding = static_cast<Bf16Rounding>(shape.option % 4);
+  return {.in_bytes = (2 * count + 1) * sizeof(float),
+          .out_bytes = sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                *As<uint32_t>(out) = kernels.digest_scaled(As<float>(in) + 1, count, *As<float>(in),
+                                                           rounding, As<uint32_t>(in) + 1 + count);
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, count + 1); }};
+}
+
+inline Trial digest_steps(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = count * (sizeof(float) + sizeof(int16_t)),
+          .out_bytes = sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                *As<uint32_t>(out) = kernels.digest_steps(As<float>(in), count,
+                                                          As<int16_t>(in + count * sizeof(float)));
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                for (size_t i = 0; i < count; ++i) {
+                  const auto step = static_cast<float>(static_cast<int>(in[4 * i]) - 128);
+                  std::memcpy(in + 4 * i, &step, sizeof step);
+                }
+              }};
+}
+
+inline Trial add_strip_digests(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = count * (kStripChannels + 1) * sizeof(float),
+          .out_bytes = kStripChannels * sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(As<uint32_t>(out), kStripChannels, 7);
+            kernels.add_strip_digests(As<float>(in), count,
+                                      As<uint32_t>(in) + count * kStripChannels, As<uint32_t>(out));
+          }};
+}
+
+inline Trial scale_nibbles(const TrialShape& shape) {
+  const size_t stride = kStripChannels / 2 + shape.in_gap;
+  return {.in_bytes = sizeof(NibbleScales) + StridedSize(shape.cols, kStripChannels / 2, stride),
+          .out_bytes = shape.cols * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.scale_nibbles(in + sizeof(NibbleScales), stride, shape.cols,
+                                      ScalesOfTrial(in, shape), As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial scale_nibble_lines(const TrialShape& shape) {
+  const size_t stride = 4 * shape.cols + shape.in_gap;
+  return {.in_bytes = sizeof(NibbleScales) + StridedSize(kStripChannels, 4 * shape.cols, stride),
+          .out_bytes = 8 * shape.cols * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.scale_nibble_lines(in + sizeof(NibbleScales), stride, shape.cols,
+                                           ScalesOfTrial(in, shape), As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial widen_quads(const TrialShape& shape) {
+  const size_t stride = 4 * kStripChannels + shape.in_gap;
+  return {.in_bytes = StridedSize(shape.cols, 4 * kStripChannels, stride),
+          .out_bytes = shape.cols * 4 * kStripChannels * sizeof(int16_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.widen_quads(As<int8_t>(in), stride, shape.cols, As<int16_t>(out));
+          }};
+}
+
 }  // namespace trials
 
 struct KernelTrials {
@@ -437,6 +531,13 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"add_float_products", "products of floats", {.rows = 64, .cols = 512}},
     {"add_pair_products", "products of pairs", {.rows = 64, .cols = 512}},
     {"fuse_products", "fused products", {.cols = 16384}},
+    {"split_fields", "fields of words", {.cols = 16384}},
+    {"digest_scaled", "digests of scaled steps", {.cols = 16384, .option = 1}},
+    {"digest_steps", "digests of steps", {.cols = 16384}},
+    {"add_strip_digests", "digests of strips", {.cols = 2048}},
+    {"scale_nibbles", "scaled nibbles", {.cols = 2048}},
+    {"scale_nibble_lines", "scaled nibbles, lines", {.cols = 256}},
+    {"widen_quads", "fours of bytes", {.cols = 2048}},
 };
 
 }  // namespace prepack

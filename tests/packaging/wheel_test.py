@@ -1,6 +1,7 @@
 """The wheel: pip builds it from this build folder and installs it, and its `prepack` is the program."""
 
 import os
+import re
 import sys
 import unittest
 import zipfile
@@ -37,6 +38,7 @@ class Wheel(installed.InstalledTest):
         self.assertTrue(any(name.endswith("/LICENSE") for name in names), names)
         self.assertFalse([name for name in names if name.endswith((".h", ".a", "/onednn"))])
         self.check_no_paths(self.scratch / "content")
+        self.check_extras(metadata)
         environment = self.scratch / "environment"
         self.run_command(sys.executable, "-m", "venv", "--without-pip", environment)
         self.run_command(
@@ -44,10 +46,44 @@ class Wheel(installed.InstalledTest):
             "--no-deps", wheel, env=PIP,
         )
         self.check_tool(environment)
+        self.check_package(environment)
         module = BUILD / "bin" / "prepack_onednn.so"
         self.assertEqual(
             (environment / "lib" / "prepack" / "prepack_onednn.so").exists(), module.exists()
         )
+
+    def check_extras(self, metadata):
+        onednn = re.search(r"^readonly onednn_version=(\S+)", (ROOT / "tools" / "setup").read_text(), re.MULTILINE)[1]
+        self.assertIn(f'Requires-Dist: onednn=={onednn}; extra == "gemm"', metadata.replace("'", '"'))
+        plugin = (ROOT / "integrations" / "vllm" / "pyproject.toml").read_text()
+        version = re.search(r'^version = "(.*)"', plugin, re.MULTILINE)[1]
+        self.assertRegex(metadata, rf"Requires-Dist: prepack-vllm>={re.escape(version)}; .*extra ==")
+        self.assertIn("Requires-Dist: numpy>=1.24\n", metadata)
+        self.assertIn("Requires-Python: >=3.9\n", metadata)
+
+    def check_package(self, environment):
+        """The package finds the program beside it, by itself, and needs nothing else for that."""
+        script = (
+            "import sys, prepack\n"
+            "print(prepack.tool_path())\n"
+            "print(prepack.convert(sys.argv[1], sys.argv[2], target='zentorch').packed_modules)\n"
+            "try: prepack.arrays\n"
+            "except ImportError as error: print(error.name)\n"
+        )
+        printed = self.run_command(
+            environment / "bin" / "python", "-c", script, installed.SOURCE, self.scratch / "by_package",
+            env={"PREPACK_TOOL": "", "PYTHONPATH": "", "PATH": "/usr/bin:/bin"},
+        )
+        self.assertEqual(printed.split(), [str(environment / "bin" / "prepack"), "7", "numpy"])
+        # pip install --target: the folder has neither environment nor scripts.
+        target = self.scratch / "target"
+        (wheel,) = (self.scratch / "wheels").iterdir()
+        self.run_command(sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, wheel, env=PIP)
+        printed = self.run_command(
+            "/usr/bin/python3", "-c", "import prepack; print(prepack.tool_path())",
+            env={"PREPACK_TOOL": "", "PYTHONPATH": str(target), "PATH": "/usr/bin:/bin"},
+        )
+        self.assertEqual(printed.strip(), str(target / "bin" / "prepack"))
 
     def test_a_folder_that_was_not_built(self):
         result = self.run_program(

@@ -51,6 +51,7 @@ inline ModuleVerification ExampleModule(std::string name, const ExampleFigures& 
   module.max_scale_difference = 0;
   module.gemm = GemmFigures{.implementation = "brg_matmul:avx2",
                             .activations = "f32 (bf16 values)",
+                            .channels = 128,
                             .inputs = {ExampleInput("gaussian", figures)},
                             .second_implementation = {},
                             .agreement_db = {}};

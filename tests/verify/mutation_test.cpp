@@ -135,37 +135,12 @@ struct ExpectedRefusal {
   std::map<std::string, Caught> otherwise = {};  // by example
 };
 
-// The examples with 4-bit codes, of which the smallest step is large.
-std::map<std::string, Caught> FourBit(Caught caught) {
-  std::map<std::string, Caught> examples;
-  for (const MutatedExample& example : Examples()) {
-    const std::string_view name = example.name;
-    const bool four_bit = name.find("wna16") != std::string_view::npos ||
-                          name.find("woq") != std::string_view::npos ||
-                          name.find("mxfp4") != std::string_view::npos ||
-                          name.find("w4") != std::string_view::npos;
-    if (four_bit) examples[example.name] = caught;
-  }
-  return examples;
-}
-
 std::vector<ExpectedRefusal> ExpectedTable() {
   using enum Caught;
   return {
       {"nibbles swapped in every byte", 13, kExactnessAndGemm},
       {"nibbles swapped in one byte", 13, kExactnessAndGemm},
-      // A step of one of 8-bit codes, and the last bit of a number that is rounded anyway.
-      {"one code off by one",
-       26,
-       kExactnessAndGemm,
-       {{"vllm-cpu/int8-plain static", kExactness},
-        {"vllm-cpu/fp8-vnni", kExactness},
-        {"vllm-cpu/fp8-vnni one row of blocks", kExactness},
-        {"vllm-cpu/fp8-vnni blocks", kExactness},
-        {"vllm-cpu/bf16-vnni", kExactness},
-        {"zentorch/int8", kExactness},
-        {"plain/bf16", kExactness},
-        {"plain/bf16-conv1d", kExactness}}},
+      {"one code off by one", 26, kExactnessAndGemm},
       {"every zero point off by one", 7, kExactnessAndGemm},
       {"one zero point off by one", 7, kExactnessAndGemm},
       {"scales shifted by one channel", 21, kExactnessAndGemm},
@@ -187,14 +162,18 @@ std::vector<ExpectedRefusal> ExpectedTable() {
       {"order of inputs made up", 24, kExactnessAndGemm, {{"vllm-cpu/mxfp4", kIntegrity}}},
       {"bias shifted by one channel", 26, kExactnessAndGemm},
       {"bias dropped", 26, kExactnessAndGemm},
-      {"static scale of activations doubled", 1, kExactness},
+      // Half as many steps cost 6 dB, which is about what the bar leaves.
+      {"static scale of activations doubled",
+       1,
+       kExactness,
+       {{"vllm-cpu/int8-plain static", kExactnessAndGemm}}},
       {"weight of another module", 26, kExactnessAndGemm},
       {"last quarter of the weight lost", 26, kExactnessAndGemm},
       {"file cut", 26, kRefused},
       {"group size halved in the manifest", 13, kIntegrityAndExactness},
       {"one scale for all claimed in the manifest", 7, kExactness},
       {"a tensor that passes through changed", 26, kExactness},
-      {"one code of the source changed", 26, kExactness, FourBit(kExactnessAndGemm)},
+      {"one code of the source changed", 26, kExactnessAndGemm},
   };
 }
 
@@ -221,6 +200,7 @@ std::string Catchers(const fs::path& folder, const fs::path& source) {
   options.source = source;
   options.engine = EngineChoice::kReference;
   options.jobs = 1;
+  options.sampled_weights = 1;  // most output channels are outside of the sample
   Progress progress;
   const Result<VerifyReport> report = Verify(options, progress);
   if (!report.ok()) {

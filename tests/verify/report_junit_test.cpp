@@ -26,7 +26,7 @@ TEST_CASE("there is a case for every module and the folder on every level") {
   CHECK_FALSE(Contains(xml, "quality"));
   CHECK(Contains(
       CaseText(xml, "gemm", "a"),
-      "<system-out>GEMM: brg_matmul:avx2, x f32 (bf16 values)\n"
+      "<system-out>GEMM: brg_matmul:avx2, x f32 (bf16 values), 128 output channels\n"
       "gaussian activations, 16 rows: kernel (at least 48.0): SQNR 55.5 dB, worst channel n 7: "
       "51.5 dB, cosine 0.999990, largest error 0.125\n"));
   CHECK(Contains(CaseText(xml, "exactness", "b"), "exact: yes, largest difference of a scale: 0"));

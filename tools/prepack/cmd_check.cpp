@@ -1,13 +1,16 @@
 // prepack check: is a quantized checkpoint complete, sane and what its metadata says?
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.h"
@@ -29,6 +32,7 @@ struct CheckCommand {
   std::string baseline;
   std::string junit;
   std::string html;
+  std::vector<std::string> accepted;
   bool headers = false;
   bool strict = false;
   unsigned jobs = 0;
@@ -49,20 +53,21 @@ std::string HeadText(const CheckReport& report) {
   return text;
 }
 
-// Each kind of finding: its places, then what to do about it.
+// Each kind of finding, those that are accepted apart: its places, then what to do about it.
 std::string ListText(const std::vector<Finding>& findings) {
-  std::vector<std::string_view> kinds;  // in the order of the findings: errors first
-  std::map<std::string_view, std::vector<const Finding*>> by_kind;
+  using Kind = std::pair<std::string_view, bool>;
+  std::vector<Kind> kinds;  // in the order of the findings: errors first
+  std::map<Kind, std::vector<const Finding*>> by_kind;
   for (const Finding& finding : findings) {
-    std::vector<const Finding*>& same = by_kind[finding.id];
-    if (same.empty()) kinds.push_back(finding.id);
+    std::vector<const Finding*>& same = by_kind[{finding.id, finding.accepted}];
+    if (same.empty()) kinds.emplace_back(finding.id, finding.accepted);
     same.push_back(&finding);
   }
   std::string text;
-  for (const std::string_view kind : kinds) {
+  for (const Kind& kind : kinds) {
     const std::vector<const Finding*>& same = by_kind[kind];
-    const Severity severity = same.front()->severity;
-    text += fmt::format("\n{} [{}]\n", Paint(ToneOf(severity), SeverityName(severity)), kind);
+    const Finding& first = *same.front();
+    text += fmt::format("\n{} [{}]\n", Paint(ToneOf(first), LabelOf(first)), kind.first);
     for (size_t i = 0; i < same.size() && i < kMaxShownPerKind; ++i) {
       const Finding& finding = *same[i];
       text +=
@@ -72,7 +77,7 @@ std::string ListText(const std::vector<Finding>& findings) {
     if (same.size() > kMaxShownPerKind) {
       text += fmt::format("  … and {} more (--json lists all)\n", same.size() - kMaxShownPerKind);
     }
-    if (!same.front()->hint.empty()) text += fmt::format("  -> {}\n", same.front()->hint);
+    if (!first.hint.empty() && !first.accepted) text += fmt::format("  -> {}\n", first.hint);
   }
   return text;
 }
@@ -96,21 +101,25 @@ std::string BaselineText(const CheckReport& report) {
   return fmt::format("\nagainst {}\n{}", Printable(report.baseline), table.Render(2));
 }
 
+// Of those that nobody has accepted.
 size_t Count(const std::vector<Finding>& findings, Severity severity) {
-  size_t count = 0;
-  for (const Finding& finding : findings) count += finding.severity == severity ? 1 : 0;
-  return count;
+  return static_cast<size_t>(std::ranges::count_if(findings, [&](const Finding& finding) {
+    return finding.severity == severity && !finding.accepted;
+  }));
 }
 
-// "sound", "2 warnings", "1 error, 2 warnings".
+// "sound", "2 warnings", "1 error, 2 warnings", "sound, 1 accepted finding".
 std::string VerdictText(const std::vector<Finding>& findings) {
   const size_t errors = Count(findings, Severity::kError);
   const size_t warnings = Count(findings, Severity::kWarning);
-  if (errors == 0 && warnings == 0) return Paint(Tone::kGood, "sound");
-  std::string text;
-  if (errors != 0) text = Plural(errors, "error");
-  if (warnings != 0) text += (errors != 0 ? ", " : "") + Plural(warnings, "warning");
-  return Paint(errors != 0 ? Tone::kBad : Tone::kUnsure, text);
+  const auto accepted = static_cast<size_t>(std::ranges::count(findings, true, &Finding::accepted));
+  std::vector<std::string> parts;
+  if (errors != 0) parts.push_back(Plural(errors, "error"));
+  if (warnings != 0) parts.push_back(Plural(warnings, "warning"));
+  if (parts.empty()) parts.emplace_back("sound");
+  if (accepted != 0) parts.push_back(Plural(accepted, "accepted finding"));
+  const Tone sound = warnings == 0 ? Tone::kGood : Tone::kUnsure;
+  return Paint(errors != 0 ? Tone::kBad : sound, fmt::format("{}", fmt::join(parts, ", ")));
 }
 
 void PrintReport(const CheckReport& report, const CheckCommand& options) {
@@ -123,9 +132,8 @@ void PrintReport(const CheckReport& report, const CheckCommand& options) {
           "\n");
   } else if (const int code = CheckExitCode(report.verdict, options.strict); code != 0) {
     for (const Finding& finding : findings) {
-      if (finding.severity != Severity::kError && !options.strict) continue;
-      if (finding.severity == Severity::kInfo) continue;
-      PrintError(fmt::format("{}: {}", Printable(finding.where), Printable(finding.message, 1000)));
+      if (!Fails(finding, options.strict)) continue;
+      PrintFinding(finding, code);
     }
   }
 }
@@ -153,11 +161,15 @@ Status WriteReports(const CheckReport& report, const CheckCommand& options) {
 
 ExitCodeValue RunCheck(const CheckCommand& options) {
   if (const Status paths = CheckReportPaths(options); !paths.ok()) return Fail(paths);
+  Result<AcceptedFindings> accepted =
+      AcceptedFindings::Make(options.accepted, AcceptedBy::kCheck, "--accept");
+  if (!accepted.ok()) return Fail(accepted.status());
   CheckOptions check{.source = options.source,
                      .baseline = {},
                      .headers_only = options.headers,
                      .jobs = options.jobs,
-                     .memory_limit = options.memory_limit};
+                     .memory_limit = options.memory_limit,
+                     .accepted = *std::move(accepted)};
   if (!options.baseline.empty()) check.baseline = options.baseline;
   ProgressDisplay display(options.common);
   const Result<CheckReport> report = Check(check, display.progress());
@@ -181,7 +193,7 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
        .notes = "Exit codes: 0 sound, perhaps with notes and warnings; 1 values are bad or, with\n"
                 "--strict, there are warnings; 3 the checkpoint is malformed; 5 it is not\n"
                 "supported. If several apply, 3 takes precedence over 5, and 5 over 1."});
-  command->add_option("SRC", options->source, "Checkpoint folder")->required();
+  command->add_option("SRC", options->source, kCheckpointArgument)->required();
   CLI::Option* headers = command->add_flag(
       "--headers", options->headers, "Check headers and configuration only; takes milliseconds");
   command
@@ -195,12 +207,19 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE");
   command->add_flag("--strict", options->strict, "Treat warnings as failures");
+  AddAccept(*command, options->accepted,
+            "A finding that you know about, by its identifier: it is reported, but fails nothing. "
+            "With =PATTERN, only in modules and tensors whose name matches the regular "
+            "expression. May be repeated");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunCheck(*options); });
+  command->callback([options, &exit_code] {
+    exit_code =
+        WithModels({&options->source, &options->baseline}, [&] { return RunCheck(*options); });
+  });
 }
 
 }  // namespace prepack::cli

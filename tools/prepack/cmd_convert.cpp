@@ -146,7 +146,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                    "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
                    "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
        .notes = "prepack never changes the source. The output appears whole or not at all."});
-  command->add_option("SRC", options->source, "Checkpoint folder")->required();
+  command->add_option("SRC", options->source, kCheckpointArgument)->required();
   command->add_option("-o,--output", options->output, "Output folder")
       ->required()
       ->type_name("OUT");
@@ -173,7 +173,9 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_flag("--force", options->force, "Replace an existing packed folder");
   command->add_flag("--verify", options->verify, "Verify the output against the source afterwards");
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunConvert(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->source}, [&] { return RunConvert(*options); });
+  });
 }
 
 }  // namespace prepack::cli

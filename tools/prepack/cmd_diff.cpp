@@ -25,6 +25,7 @@ struct DiffCommand {
   std::string b;
   std::string module;
   std::string html;
+  std::vector<std::string> accepted;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
 };
@@ -119,12 +120,16 @@ Status CheckHtmlPath(const DiffCommand& options) {
 
 ExitCodeValue RunDiff(const DiffCommand& options) {
   if (const Status path = CheckHtmlPath(options); !path.ok()) return Fail(path);
+  Result<AcceptedFindings> accepted =
+      AcceptedFindings::Make(options.accepted, AcceptedBy::kConversion, "--accept");
+  if (!accepted.ok()) return Fail(accepted.status());
   ProgressDisplay display(options.common);
   const Result<DiffReport> report = Diff({.a = options.a,
                                           .b = options.b,
                                           .module = options.module,
                                           .jobs = options.jobs,
-                                          .memory_limit = options.memory_limit},
+                                          .memory_limit = options.memory_limit,
+                                          .accepted = *std::move(accepted)},
                                          display.progress());
   display.Stop();
   if (!report.ok()) return Fail(report.status());
@@ -156,18 +161,21 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
            "Modules are identical (same steps, same scales), equal (within one rounding of\n"
            "the dtype of the scales) or different; other tensors are identical or different.\n"
            "Exit codes: 0 all identical or equal; 1 something differs or is on one side only."});
-  command->add_option("A", options->a, "Checkpoint folder")->required();
-  command->add_option("B", options->b, "Checkpoint folder")->required();
+  command->add_option("A", options->a, kCheckpointArgument)->required();
+  command->add_option("B", options->b, kCheckpointArgument)->required();
   command->add_option("--module", options->module, "Compare one quantized module")
       ->type_name("NAME");
   command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE");
+  AddAccept(*command, options->accepted, kAcceptToRead);
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunDiff(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->a, &options->b}, [&] { return RunDiff(*options); });
+  });
 }
 
 }  // namespace prepack::cli

@@ -35,6 +35,8 @@ struct InspectCommand {
   std::string values;  // module
   std::string rows = "0:4";
   std::string cols = "0:16";
+  std::string arrays;  // module
+  std::string into;
   std::string html;
   bool codes = false;
   bool bytes = false;
@@ -202,7 +204,19 @@ ExitCodeValue ShowModule(InspectReport& report, const InspectCommand& options) {
   return numbers.ok() ? kExitDone : Fail(numbers.status());
 }
 
+Result<ModuleArrays> ArraysOf(const InspectCommand& options) {
+  OutputPaths paths;
+  paths.ProtectFolder(options.path, "the folder");
+  PREPACK_TRY(paths.Add("--into", options.into));
+  PREPACK_TRY_ASSIGN(const OpenedFolder folder, OpenedFolder::Open(options.path));
+  return WriteModuleArrays(folder, options.arrays, options.into);
+}
+
 ExitCodeValue RunInspect(const InspectCommand& options) {
+  if (!options.arrays.empty()) {
+    return Show(options.common, ArraysOf(options), ArraysText,
+                [&](const ModuleArrays& arrays) { return ArraysJson(options.path, arrays); });
+  }
   if (!options.find.empty()) {
     return Show(options.common, FindSides(options.path, options.source, options.find), FoundText,
                 [&](const FoundSides& found) { return FoundJson(options.path, found); });
@@ -253,6 +267,18 @@ void AddValues(CLI::App& command, InspectCommand& options) {
       ->excludes(codes);
 }
 
+void AddArrays(CLI::App& command, InspectCommand& options) {
+  auto* arrays = command.add_option("--arrays", options.arrays,
+                                    "Write the codes, scales and zero points of a module into a "
+                                    "safetensors file, for programs; the output says where each "
+                                    "array is, which may also be in the folder itself");
+  arrays->type_name("MODULE")->excludes("--module", "--modules", "--tensors", "--html", "--find",
+                                        "--at", "--layout", "--source", "--values");
+  auto* into = command.add_option("--into", options.into, "With --arrays: the file to write");
+  into->type_name("FILE")->needs(arrays);
+  arrays->needs(into);
+}
+
 }  // namespace
 
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
@@ -269,9 +295,15 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "  prepack inspect packed/ --layout model.layers.0.mlp.down_proj\n"
            "  prepack inspect packed/ --values model.layers.0.mlp.down_proj --rows 0:4 --cols "
            "0:16\n"
+           "  prepack inspect packed/ --arrays model.layers.0.mlp.down_proj --into "
+           "arrays.safetensors\n"
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
-  command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
+  command
+      ->add_option(
+          "PATH", options->path,
+          "Folder or .safetensors file, or ORG/NAME[@REVISION] of a model in the local hub cache")
+      ->required();
   command
       ->add_option("--module", options->module,
                    "Show one quantized module: its tensors, and a summary of its codes, scales and "
@@ -306,7 +338,11 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("FOLDER")
       ->excludes("--module", "--modules", "--tensors", "--html", "--at");
   AddValues(*command, *options);
-  command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
+  AddArrays(*command, *options);
+  command->callback([options, &exit_code] {
+    exit_code =
+        WithModels({&options->path, &options->source}, [&] { return RunInspect(*options); });
+  });
 }
 
 }  // namespace prepack::cli

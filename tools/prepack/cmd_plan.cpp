@@ -174,10 +174,10 @@ std::string PlanText(const Plan& plan, const std::string& format) {
 ExitCodeValue RunPlan(const PlanCommand& options) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (!checkpoint.ok()) return Fail(checkpoint.status());
-  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint);
-  if (!model.ok()) return Fail(model.status());
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
   if (!plan_options.ok()) return Fail(plan_options.status());
+  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, plan_options->accepted);
+  if (!model.ok()) return Fail(model.status());
   const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
   if (!plan.ok()) return Fail(plan.status());
   if (options.common.json) {
@@ -202,9 +202,11 @@ void AddPlan(CLI::App& app, ExitCodeValue& exit_code) {
                    "  prepack plan Llama-3-8B-W4A16 -t zentorch --json | jq '.modules[] | "
                    "select(.layout == null)'",
        .notes = "Ends with 5 if convert would refuse the checkpoint."});
-  command->add_option("SRC", options->source, "Checkpoint folder")->required();
+  command->add_option("SRC", options->source, kCheckpointArgument)->required();
   options->flags.AddTo(*command);
-  command->callback([options, &exit_code] { exit_code = RunPlan(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->source}, [&] { return RunPlan(*options); });
+  });
 }
 
 }  // namespace prepack::cli

@@ -54,6 +54,7 @@ struct VerifyCommand {
   std::vector<std::string> skip;
   std::string engine = "onednn";
   bool repack = false;
+  bool all_channels = false;
   bool strict = false;
   std::vector<std::string> min_sqnr;
   std::string sample;
@@ -138,6 +139,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   if (!AnythingLeft(options)) return Usage("--skip", "nothing is left to verify");
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
   options.repack = command.repack;
+  if (command.all_channels) options.sampled_weights = UINT64_MAX;
   options.strict = command.strict;
   for (const std::string& text : command.min_sqnr) {
     PREPACK_TRY_ASSIGN(SqnrBar bar, ParseSqnrBar(text));
@@ -170,7 +172,8 @@ CLI::Validator NotEmpty() {
 }
 
 void AddInputs(CLI::App& command, VerifyCommand& options) {
-  command.add_option("OUT", options.folder, "Packed folder")->required();
+  command.add_option("OUT", options.folder, "Packed folder, or its name in the hub cache")
+      ->required();
   command
       .add_option("--source", options.source,
                   "The checkpoint that the folder was made from (default: the path in the "
@@ -202,6 +205,9 @@ void AddLevels(CLI::App& command, VerifyCommand& options) {
       ->check(CLI::IsMember({"onednn", "reference"}))
       ->capture_default_str()
       ->type_name("ENGINE");
+  command.add_flag("--all-channels", options.all_channels,
+                   "Multiply every output channel with all activations, not a sample of them: "
+                   "the figures are of the whole module, for some ten times the time");
   command.add_flag("--repack", options.repack,
                    "Let oneDNN reorder weights if its primitive wants another form on this CPU");
   command
@@ -266,7 +272,10 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
-  command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
+  command->callback([options, &exit_code] {
+    exit_code = WithModels({&options->folder, &options->source, &options->baseline},
+                           [&] { return RunVerify(*options); });
+  });
 }
 
 }  // namespace prepack::cli

@@ -12,6 +12,7 @@
 
 #include "prepack/base/text.h"
 #include "prepack/base/version.h"
+#include "prepack/container/hub_cache.h"
 #include "terminal.h"
 
 namespace prepack::cli {
@@ -37,14 +38,6 @@ class HelpFormatter : public CLI::Formatter {
   HelpText text_;
 };
 
-void PrintLabelled(Tone tone, std::string_view label, std::string_view text) {
-  const std::string line =
-      fmt::format("{} {}\n", Paint(tone, fmt::format("{}:", label), Stream::kStderr), text);
-  const std::string shown = DisplayOf(Stream::kStderr).unicode ? line : ToAscii(line);
-  // Where stderr cannot be written, nobody is left to tell: the exit code says what happened.
-  std::fwrite(shown.data(), 1, shown.size(), stderr);
-}
-
 }  // namespace
 
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
@@ -57,6 +50,11 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
                    "Colours: auto (on a terminal, unless NO_COLOR is set), always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WHEN");
+  command
+      ->add_option("--messages", common.messages,
+                   "Errors and notes on stderr: text, or json, a document per line for programs")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT");
   command->parse_complete_callback([&common] { SetColour(common.color); });
   SetHelpText(*command, std::move(text));
   return command;
@@ -73,10 +71,12 @@ void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit) {
 
 void AddProgressOptions(CLI::App& command, CommonOptions& common) {
   command
-      .add_option("--progress", common.progress,
-                  "Progress on stderr: auto (one line on a terminal, nothing elsewhere), plain "
-                  "(a new line every few seconds, for logs) or none")
-      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      .add_option(
+          "--progress", common.progress,
+          "Progress on stderr: auto (one line on a terminal, nothing elsewhere), plain "
+          "(a new line every few seconds, for logs), json (a document per line, ten times a "
+          "second, for programs) or none")
+      ->check(CLI::IsMember({"auto", "plain", "json", "none"}))
       ->type_name("HOW");
   command
       .add_flag("-v,--verbose", common.verbose,
@@ -98,17 +98,15 @@ CLI::Validator Offers(const std::vector<std::string>& values) {
           fmt::format("{{{}}}", fmt::join(values, ","))};
 }
 
-void PrintError(std::string_view text) {
-  PrintLabelled(Tone::kBad, "error", text);
-}
-
-void PrintNote(std::string_view text) {
-  PrintLabelled(Tone::kUnsure, "note", text);
-}
-
-ExitCodeValue Fail(const Status& status) {
-  PrintError(status.ToString());
-  return ExitCode(status);
+ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
+                         FunctionRef<ExitCodeValue()> run) {
+  for (std::string* argument : arguments) {
+    if (argument->empty()) continue;
+    Result<std::filesystem::path> path = PathOrSnapshot(*argument);
+    if (!path.ok()) return Fail(path.status());
+    *argument = path->string();
+  }
+  return run();
 }
 
 void PrintJson(const Json& json) {
@@ -190,6 +188,7 @@ void DescribeCommandLine(CLI::App& app, ExitCodeValue& exit_code) {
   AddPlan(app, exit_code);
   AddInspect(app, exit_code);
   AddTargets(app, exit_code);
+  AddDoctor(app, exit_code);
   AddHelp(app, exit_code);
 }
 
@@ -226,10 +225,9 @@ namespace prepack::cli {
 std::string FindingsText(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    const Severity severity = finding.severity;
+    const bool is_note = finding.severity == Severity::kInfo && !finding.accepted;
     text += fmt::format(
-        "{}: {}: {}{} [{}]\n",
-        Paint(ToneOf(severity), severity == Severity::kInfo ? "note" : SeverityName(severity)),
+        "{}: {}: {}{} [{}]\n", Paint(ToneOf(finding), is_note ? "note" : LabelOf(finding)),
         Printable(finding.where), Printable(finding.message, 1000),
         finding.more == 0 ? "" : fmt::format(" (and {} more like it)", finding.more), finding.id);
   }

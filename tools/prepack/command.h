@@ -7,12 +7,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/json_writer.h"
@@ -26,7 +28,8 @@ struct CommonOptions {
   bool quiet = false;
   bool verbose = false;
   std::string color = "auto";     // "auto", "always", "never"
-  std::string progress = "auto";  // "auto", "plain", "none"
+  std::string messages = "text";  // "text", "json"; main looks at it before all is parsed
+  std::string progress = "auto";  // "auto", "plain", "json", "none"
 };
 
 // How the program ends; main returns it.
@@ -59,10 +62,29 @@ void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit);
 // what was meant.
 CLI::Validator Offers(const std::vector<std::string>& values);
 
+// For arguments that name a checkpoint or packed folder: puts the snapshot in the local cache of
+// the hub in the place of the name of a model (container/hub_cache.h), then calls `run`. Empty ones
+// are left alone.
+inline constexpr const char* kCheckpointArgument =
+    "Checkpoint folder, or ORG/NAME[@REVISION] of a model in the local hub cache";
+ExitCodeValue WithModels(std::initializer_list<std::string*> arguments,
+                         FunctionRef<ExitCodeValue()> run);
+// What errors and notes are from here on: text for people, or a document per line (--messages json;
+// schemas/message.schema.json). Errors of the command line itself are told so, too: main calls this
+// before it is parsed.
+enum class MessageFormat : uint8_t { kText, kJson };
+MessageFormat MessageFormatOf(std::span<char* const> arguments);
+void SetMessageFormat(MessageFormat format);
+// A document in one line, for stderr.
+std::string MessageLine(const Json& document);
+
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);
-// Prints a note or an error to stderr, as "LABEL: text".
-void PrintError(std::string_view text);
+// Prints an error to stderr for which there is no status: "error: text", exit code 4.
+void PrintSystemError(std::string_view text);
+// Prints a finding that makes the command end with `code`, as "error: WHERE: MESSAGE".
+void PrintFinding(const Finding& finding, ExitCodeValue code);
+// Prints a note to stderr, as "note: text".
 void PrintNote(std::string_view text);
 // Prints one JSON document to stdout.
 void PrintJson(const Json& json);
@@ -86,6 +108,7 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code);
 void AddVerify(CLI::App& app, ExitCodeValue& exit_code);
 void AddCheck(CLI::App& app, ExitCodeValue& exit_code);
 void AddDiff(CLI::App& app, ExitCodeValue& exit_code);
+void AddDoctor(CLI::App& app, ExitCodeValue& exit_code);
 void AddTargets(CLI::App& app, ExitCodeValue& exit_code);
 // Knows the commands that were added before it.
 void AddHelp(CLI::App& app, ExitCodeValue& exit_code);

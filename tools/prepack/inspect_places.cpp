@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "json_reports.h"
+#include "prepack/packed/scheme_json.h"
 #include "table.h"
 #include "terminal.h"
 
@@ -219,6 +220,36 @@ Json ValuesJson(const std::string& path, const WeightValues& values) {
                                                        : Json(static_cast<int64_t>(value)));
     }
     rows.push_back(std::move(row));
+  }
+  return json;
+}
+
+std::string ArraysText(const ModuleArrays& arrays) {
+  Table table({{"array"}, {"dtype"}, {"shape"}, {"file"}, {"offset", Align::kRight}, {""}});
+  for (const ModuleArray& array : arrays.arrays) {
+    table.AddRow({array.name, std::string(DTypeName(array.dtype)), ShapeText(array.shape),
+                  Printable(array.file.string()), fmt::format("{}", array.offset),
+                  array.in_place ? "as the folder holds it" : ""});
+  }
+  return fmt::format("{}: {}, {}\n{}", Printable(arrays.module), Printable(arrays.form),
+                     DescribeScheme(arrays.scheme), table.Render(2));
+}
+
+Json ArraysJson(const std::string& path, const ModuleArrays& arrays) {
+  Json json = JsonDocument("prepack-inspect-arrays");
+  json["path"] = path;
+  json["module"] = arrays.module;
+  json["form"] = arrays.form;
+  json["shape"] = {arrays.n, arrays.k};
+  json["scheme"] = SchemeJson(arrays.scheme);
+  Json& list = json["arrays"] = Json::array();
+  for (const ModuleArray& array : arrays.arrays) {
+    list.push_back({{"array", array.name},
+                    {"dtype", DTypeName(array.dtype)},
+                    {"shape", std::vector<uint64_t>(array.shape.begin(), array.shape.end())},
+                    {"file", array.file.string()},
+                    {"offset", array.offset},
+                    {"in_place", array.in_place}});
   }
   return json;
 }

@@ -13,6 +13,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
+#include "prepack/inspect/module_arrays.h"
 #include "prepack/inspect/opened_folder.h"
 #include "prepack/inspect/places.h"
 #include "prepack/inspect/weight_values.h"
@@ -89,6 +90,10 @@ Result<WeightValues> ValuesOf(const std::string& path, const std::string& module
 
 std::string ValuesText(const WeightValues& values);
 Json ValuesJson(const std::string& path, const WeightValues& values);
+
+// `prepack inspect --arrays`: where all of its numbers are now.
+std::string ArraysText(const ModuleArrays& arrays);
+Json ArraysJson(const std::string& path, const ModuleArrays& arrays);
 
 }  // namespace prepack::cli
 

@@ -238,11 +238,13 @@ std::string FolderText(const InspectReport& report) {
   text += "\n";
   if (!report.origin) return text;
   const PackedOrigin& origin = *report.origin;
-  return text + fmt::format("made by prepack {} from {} fingerprint {}\n",
-                            Printable(origin.prepack_version),
-                            origin.source_path.empty() ? "a source that is not named:"
-                                                       : Printable(origin.source_path) + ",",
-                            Printable(origin.source_fingerprint));
+  text +=
+      fmt::format("made by prepack {} from {} fingerprint {}\n", Printable(origin.prepack_version),
+                  origin.source_path.empty() ? "a source that is not named:"
+                                             : Printable(origin.source_path) + ",",
+                  Printable(origin.source_fingerprint));
+  if (origin.source_hub) text += fmt::format("the source is {}\n", origin.source_hub->Text());
+  return text;
 }
 
 std::string SchemesText(const InspectReport& report) {
@@ -352,6 +354,9 @@ Json OriginJson(const InspectReport& report) {
   const PackedOrigin& origin = *report.origin;
   return {{"prepack_version", origin.prepack_version},
           {"source_path", origin.source_path},
+          {"source_hub", origin.source_hub ? Json{{"name", origin.source_hub->name},
+                                                  {"commit", origin.source_hub->commit}}
+                                           : Json(nullptr)},
           {"source_fingerprint", origin.source_fingerprint},
           {"activation_dtype", origin.activation_dtype},
           {"options", origin.options}};

@@ -22,12 +22,11 @@ namespace {
 Json FindingsJson(const std::vector<Finding>& findings) {
   Json json = Json::array();
   for (const Finding& finding : findings) {
-    json.push_back({{"id", finding.id},
-                    {"severity", SeverityName(finding.severity)},
-                    {"where", finding.where},
-                    {"message", finding.message},
-                    {"hint", finding.hint},
-                    {"more", finding.more}});
+    Json one = {{"id", finding.id},       {"severity", SeverityName(finding.severity)},
+                {"where", finding.where}, {"message", finding.message},
+                {"hint", finding.hint},   {"more", finding.more}};
+    if (finding.accepted) one["accepted"] = true;
+    json.push_back(std::move(one));
   }
   return json;
 }

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <span>
 #include <sstream>
@@ -16,6 +18,7 @@
 
 #include "command.h"
 #include "prepack/base/progress.h"
+#include "table.h"
 
 namespace {
 
@@ -25,12 +28,18 @@ constexpr ExitCodeValue kExitTerminated = 128 + SIGTERM;
 
 volatile std::sig_atomic_t asked_to_stop_by = 0;
 bool stderr_is_terminal = false;
+bool messages_are_documents = false;
 
 // Ends the process at once, inside a signal handler.
 [[noreturn]] void EndNow(int number) {
   constexpr std::string_view kMessage = "\r\x1b[Kerror: stopped on request\n";
   constexpr size_t kEraseBytes = 4;  // at its start: a line of progress
-  const std::string_view shown = kMessage.substr(stderr_is_terminal ? 0 : kEraseBytes);
+  constexpr std::string_view kDocument =
+      R"({"kind":"prepack-error","version":1,"error":"interrupted","exit_code":130,)"
+      R"("where":"prepack","what":"stopped on request","text":"prepack: stopped on request"})"
+      "\n";
+  const std::string_view text = kMessage.substr(stderr_is_terminal ? 0 : kEraseBytes);
+  const std::string_view shown = messages_are_documents ? kDocument : text;
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, shown.data(), shown.size());
   _exit(128 + number);
 }
@@ -50,6 +59,15 @@ void InstallSignalHandlers() {
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a closed pipe (`| head`) is no reason to die half-way
   signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error to report, too
+}
+
+// A program that runs this one, as the Python package does, names itself in the environment: should
+// it die without a word, this one is to stop, too.
+void StopWithParent() {
+  const char* const parent = std::getenv("PREPACK_STOP_WITH_PARENT");
+  if (parent == nullptr || prepack::cli::ParseCount(parent) != static_cast<uint64_t>(getppid()))
+    return;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 // A checkpoint of thousands of shards has them all open at once. The usual limit is 1024, for the
@@ -75,6 +93,10 @@ ExitCodeValue Run(int argc, char** argv) {
   ExitCodeValue exit_code = prepack::cli::kExitDone;
   CLI::App app;
   prepack::cli::DescribeCommandLine(app, exit_code);
+  const prepack::cli::MessageFormat messages =
+      prepack::cli::MessageFormatOf(std::span(argv, static_cast<size_t>(argc)));
+  prepack::cli::SetMessageFormat(messages);
+  messages_are_documents = messages == prepack::cli::MessageFormat::kJson;
   // CLI11 would only say that a subcommand is missing.
   if (argc > 1 && *argv[1] != '-') {
     const prepack::Status named = prepack::cli::CheckCommandName(app, argv[1]);
@@ -99,14 +121,15 @@ ExitCodeValue Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   OccupyClosedStreams();
   InstallSignalHandlers();
+  StopWithParent();
   RaiseLimitOfOpenFiles();
   ExitCodeValue exit_code = prepack::cli::kExitSystem;
   try {
     exit_code = Run(argc, argv);
   } catch (const std::bad_alloc&) {
-    prepack::cli::PrintError("out of memory. Use fewer threads with --jobs");
+    prepack::cli::PrintSystemError("out of memory. Use fewer threads with --jobs");
   } catch (const std::exception& error) {
-    prepack::cli::PrintError(error.what());
+    prepack::cli::PrintSystemError(error.what());
   }
   if (const int error = prepack::cli::FinishPrinting(); error != 0) {
     return prepack::cli::Fail(prepack::SystemError("stdout", "cannot write the output", error));

@@ -74,6 +74,13 @@ std::vector<std::string> TargetNames() {
 
 }  // namespace
 
+CLI::Option& AddAccept(CLI::App& command, std::vector<std::string>& accepted,
+                       const std::string& help) {
+  return *command.add_option("--accept", accepted, help)
+              ->type_name("ID[=PATTERN]")
+              ->allow_extra_args(false);
+}
+
 void PlanFlags::AddTo(CLI::App& command) {
   command
       .add_option("-t,--target", target, "Runtime to pack for (`prepack targets` lists them all)")
@@ -115,14 +122,8 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(CLI::IsMember({"blocked", "plain", "native"}))
       ->capture_default_str()
       ->type_name("FORM");
-  command
-      .add_option("--accept", accepted,
-                  "Findings to accept, separated by commas. scale-zero: groups that have codes but "
-                  "a scale of zero; prepack packs them as the zeros that runtimes compute")
-      ->delimiter(',')
-      ->check(Offers({AcceptableFindings().begin(), AcceptableFindings().end()}))
-      ->type_name("FINDING[,FINDING]")
-      ->allow_extra_args(false);
+  AddAccept(command, accepted, kAcceptToRead)
+      .check(Offers({ConvertibleFindings().begin(), ConvertibleFindings().end()}));
   command
       .add_option("--numa", numa_nodes,
                   "For kt: how many NUMA nodes the experts are cut for. Must be the server's "
@@ -152,7 +153,8 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   if (onednn_form == "native") options.onednn_form = OneDnnForm::kNative;
   options.fuse = fuse;
   options.numa_nodes = numa_nodes;
-  PREPACK_TRY_ASSIGN(AcceptedFindings accept, AcceptedFindings::Make(accepted, "--accept"));
+  PREPACK_TRY_ASSIGN(AcceptedFindings accept,
+                     AcceptedFindings::Make(accepted, AcceptedBy::kConversion, "--accept"));
   options.accepted = std::move(accept);
   return options;
 }

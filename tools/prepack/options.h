@@ -38,6 +38,15 @@ class OutputPaths {
 
 namespace prepack::cli {
 
+inline constexpr const char* kAcceptToRead =
+    "A finding to accept. scale-zero: groups that have codes but a scale of zero; they are read as "
+    "the zeros that runtimes compute. With =PATTERN, only in modules and tensors whose name "
+    "matches the regular expression. May be repeated";
+
+// --accept, into `accepted`.
+CLI::Option& AddAccept(CLI::App& command, std::vector<std::string>& accepted,
+                       const std::string& help);
+
 // The options that decide a plan, shared by plan and convert.
 struct PlanFlags {
   std::string target;

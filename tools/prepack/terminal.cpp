@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -187,6 +188,7 @@ std::string RateText(uint64_t bytes, double seconds) {
 ProgressStyle ProgressStyleOf(const CommonOptions& options, bool is_terminal) {
   if (options.quiet || options.progress == "none") return ProgressStyle::kNone;
   if (options.progress == "plain") return ProgressStyle::kPlain;
+  if (options.progress == "json") return ProgressStyle::kJson;
   return is_terminal ? ProgressStyle::kLine : ProgressStyle::kNone;
 }
 
@@ -207,6 +209,17 @@ std::string ProgressText(const ProgressState& state, size_t width) {
   }
   const std::string item = Printable(state.item);
   return text + "  " + (width == 0 ? item : Shortened(item, width - used));
+}
+
+std::string ProgressDocument(const ProgressState& state) {
+  Json document = {{"kind", "prepack-progress"},
+                   {"version", 1},
+                   {"stage", state.stage},
+                   {"done", state.total == 0 ? state.done : std::min(state.done, state.total)},
+                   {"total", state.total},
+                   {"seconds", state.seconds}};
+  if (!state.item.empty()) document["item"] = state.item;
+  return MessageLine(document);
 }
 
 std::string StageText(const ProgressState& state) {
@@ -256,8 +269,9 @@ void ProgressDisplay::ItemBegins(std::string_view item) {
 }
 
 void ProgressDisplay::EndStage() {
-  if (stage_.empty() || (!verbose_ && style_ != ProgressStyle::kPlain)) return;
-  Show(StageText(State()));
+  if (stage_.empty()) return;
+  if (style_ == ProgressStyle::kJson) return Write(ProgressDocument(State()));
+  if (verbose_ || style_ == ProgressStyle::kPlain) Show(StageText(State()));
 }
 
 void ProgressDisplay::Show(std::string_view line) {
@@ -286,7 +300,9 @@ void ProgressDisplay::Loop() {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, interval, [this] { return stop_; })) {
     if (stage_.empty()) continue;
-    if (plain) {
+    if (style_ == ProgressStyle::kJson) {
+      Write(ProgressDocument(State()));
+    } else if (plain) {
       Show(ProgressText(State(), 0));
     } else {
       DrawLine();

@@ -58,6 +58,7 @@ enum class ProgressStyle : uint8_t {
   kNone,
   kLine,   // one line of a terminal, which changes
   kPlain,  // a new line every few seconds, and at the end of a stage
+  kJson,   // a document per line for programs, ten times a second and at the end of a stage
 };
 
 // What the options ask for: by default a line on a terminal, and nothing elsewhere.
@@ -75,6 +76,8 @@ struct ProgressState {
 // E.g. "packing     45 %  1.2 GB of 2.7 GB  850.0 MB/s  2 s left  model.layers.3.mlp.up_proj".
 // The item is shortened, or left out, to stay below `width` columns (0: no limit).
 std::string ProgressText(const ProgressState& state, size_t width);
+// The same for programs: schemas/message.schema.json.
+std::string ProgressDocument(const ProgressState& state);
 // The line for a stage that has ended, e.g. "packing    2.3 s  2.7 GB  1.2 GB/s".
 std::string StageText(const ProgressState& state);
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -41,10 +42,17 @@ void Raise(CheckVerdict& verdict, CheckVerdict to) {
 }
 
 // Records an error that was found without reading values.
-void NoteStructure(const Status& status, CheckReport& report) {
-  Raise(report.verdict, status.kind() == ErrorKind::kUnsupported ? CheckVerdict::kUnsupported
-                                                                 : CheckVerdict::kMalformed);
-  report.findings.push_back(FindingOf(status));
+void NoteStructure(const Status& status, Finding finding, CheckReport& report) {
+  if (!finding.accepted) {
+    Raise(report.verdict, status.kind() == ErrorKind::kUnsupported ? CheckVerdict::kUnsupported
+                                                                   : CheckVerdict::kMalformed);
+  }
+  report.findings.push_back(std::move(finding));
+}
+
+// Of the whole checkpoint: nothing can be checked, so nobody can accept it.
+void NoteUnreadable(const Status& status, CheckReport& report) {
+  NoteStructure(status, FindingOf(status), report);
 }
 
 // Of one thread.
@@ -70,10 +78,11 @@ constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
 class DataCheck {
  public:
   DataCheck(const Checkpoint& checkpoint, const QuantizedModel& model, const Checkpoint* baseline,
-            CheckReport& report)
+            const AcceptedFindings& accepted, CheckReport& report)
       : checkpoint_(checkpoint),
         model_(model),
         baseline_(baseline),
+        accepted_(accepted),
         report_(report),
         blocks_(checkpoint, model) {
     for (size_t i = 0; i < model_.modules.size(); ++i) {
@@ -119,6 +128,7 @@ class DataCheck {
     }));
     buffers.clear();
     for (const CheckVerdict verdict : verdicts_) Raise(report_.verdict, verdict);
+    ReportNoted();
     JudgeModel(report_.modules, report_.findings);
     PREPACK_TRY(JudgeHiddenChannels(checkpoint_, energies_, report_.modules));
     JudgeSiblings(report_.modules, energies_);
@@ -198,8 +208,8 @@ class DataCheck {
     if (SpreadsRows(linear)) buffers.columns.End(result.statistics.windows);
     Status status = LookForText(stripe, linear, result);
     if (status.ok() && --unread_[stripe.matrix] == 0) {
-      Conclude(stripe.matrix);
-      status = blocks_.Done(stripe.matrix);
+      status = Conclude(stripe.matrix);
+      if (status.ok()) status = blocks_.Done(stripe.matrix);
     }
     progress.Add(linear.source_bytes() * stripe.rows / linear.n());
     return status;
@@ -241,7 +251,7 @@ class DataCheck {
 
   // Merges the stripes of a module in their order, and forgets them: there may be very many
   // modules.
-  void Conclude(size_t module) {
+  Status Conclude(size_t module) {
     ModuleCheck& check = report_.modules[module];
     ModuleStatistics statistics;
     BaselineSums baseline;
@@ -260,10 +270,14 @@ class DataCheck {
       baseline.Merge(result.baseline);
       if (result.error.ok() || !readable) continue;
       readable = false;
-      verdicts_[module] = result.error.kind() == ErrorKind::kUnsupported
-                              ? CheckVerdict::kUnsupported
-                              : CheckVerdict::kBadValues;
-      check.findings.push_back(FindingOf(result.error));
+      Finding finding = FindingOf(result.error);
+      PREPACK_TRY(accepted_.Mark(finding, check.module));
+      if (!finding.accepted) {
+        verdicts_[module] = result.error.kind() == ErrorKind::kUnsupported
+                                ? CheckVerdict::kUnsupported
+                                : CheckVerdict::kBadValues;
+      }
+      check.findings.push_back(std::move(finding));
     }
     if (text) {
       check.findings.push_back(
@@ -276,11 +290,27 @@ class DataCheck {
           "codes-damaged", check.module,
           fmt::format("{} bytes of the codes occur twice", repeated * StoredBlocks::kBytes)));
     }
-    if (!readable) return;
+    if (!readable) return {};
     JudgeModule(*model_.modules[module], statistics, check.findings);
     statistics.windows.row_hashes = {};  // judged, and as many as rows
     check.statistics = std::move(statistics);
     if (weights_[module]) check.sqnr_db = baseline.SqnrDb();
+    return {};
+  }
+
+  // What the reader of a module met and went on, because it is accepted.
+  void ReportNoted() {
+    for (const auto& [module, finding] : accepted_.Noted()) {
+      const auto check = std::ranges::find(report_.modules, module, &ModuleCheck::module);
+      if (check == report_.modules.end()) continue;
+      // Scales of zero are counted, whatever their groups hold: here some hold weights.
+      if (finding.id == std::string_view(FindingId("scale-zero"))) {
+        std::erase_if(check->findings, [](const Finding& other) {
+          return other.id == std::string_view(FindingId("scale-zero-empty"));
+        });
+      }
+      check->findings.push_back(finding);
+    }
   }
 
   void ReportOutliers() {
@@ -312,6 +342,7 @@ class DataCheck {
   const Checkpoint& checkpoint_;
   const QuantizedModel& model_;
   const Checkpoint* baseline_;
+  const AcceptedFindings& accepted_;
   CheckReport& report_;
   WiredBlocks blocks_;
   std::vector<std::atomic<size_t>> unread_;             // stripes, by module
@@ -335,18 +366,39 @@ void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
   }
 }
 
+// One that nobody has accepted.
 bool Has(const std::vector<Finding>& findings, Severity severity) {
-  return std::ranges::find(findings, severity, &Finding::severity) != findings.end();
+  return std::ranges::any_of(findings, [&](const Finding& finding) {
+    return finding.severity == severity && !finding.accepted;
+  });
+}
+
+Status MarkAll(const AcceptedFindings& accepted, std::string_view module,
+               std::vector<Finding>& findings) {
+  for (Finding& finding : findings) PREPACK_TRY(accepted.Mark(finding, module));
+  return {};
+}
+
+// Of a checkpoint that could be read.
+Status MarkAccepted(const CheckOptions& options, CheckReport& report) {
+  PREPACK_TRY(MarkAll(options.accepted, "", report.findings));
+  for (ModuleCheck& module : report.modules) {
+    PREPACK_TRY(MarkAll(options.accepted, module.module, module.findings));
+  }
+  // Headers alone cannot tell what the data holds.
+  if (options.headers_only) return {};
+  std::ranges::move(UnusedAcceptances(options.accepted), std::back_inserter(report.findings));
+  return {};
 }
 
 Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
                    const Checkpoint* baseline, Progress& progress, CheckReport& report) {
   report.tensors = checkpoint.tensors().size();
   report.tensor_bytes = checkpoint.total_bytes();
-  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint);
+  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint, options.accepted);
   if (!model.ok()) {
     if (!IsFinding(model.status())) return model.status();
-    NoteStructure(model.status(), report);
+    NoteUnreadable(model.status(), report);
     return {};
   }
   report.format = model->format;
@@ -361,14 +413,17 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
   }
   report.findings = std::move(model->findings);
   CheckStructure(checkpoint, *model, report);
+  PREPACK_TRY(MarkAll(options.accepted, "", report.findings));
   if (Has(report.findings, Severity::kError)) Raise(report.verdict, CheckVerdict::kMalformed);
   for (const Status& error : model->errors) {
     if (!IsFinding(error)) return error;
-    NoteStructure(error, report);
+    Finding finding = FindingOf(error);
+    PREPACK_TRY(options.accepted.Mark(finding, ""));
+    NoteStructure(error, std::move(finding), report);
   }
   Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
   if (!status.ok() || options.headers_only) return status;
-  DataCheck data(checkpoint, *model, baseline, report);
+  DataCheck data(checkpoint, *model, baseline, options.accepted, report);
   PREPACK_TRY_ASSIGN(const unsigned threads,
                      ThreadsWithin(data.Need(), options.jobs, options.memory_limit, "checked"));
   status = data.Run(threads, progress);
@@ -442,10 +497,11 @@ Result<CheckReport> Check(const CheckOptions& options, Progress& progress) {
         CheckOpened(options, *checkpoint, baseline ? &*baseline : nullptr, progress, report);
     if (!status.ok()) return status;
   } else if (IsFinding(checkpoint.status())) {
-    NoteStructure(checkpoint.status(), report);
+    NoteUnreadable(checkpoint.status(), report);
   } else {
     return checkpoint.status();
   }
+  if (!report.format.empty()) PREPACK_TRY(MarkAccepted(options, report));
   SortBySeverity(report.findings);
   const std::vector<Finding> all = report.AllFindings();
   if (Has(all, Severity::kError)) Raise(report.verdict, CheckVerdict::kBadValues);
@@ -511,7 +567,8 @@ Finding MakeFinding(FindingId id, std::string_view where, std::string_view messa
           .where = std::string(where),
           .message = std::string(message),
           .hint = kind.hint,
-          .more = 0};
+          .more = 0,
+          .accepted = false};
 }
 
 Finding FindingOf(const Status& status) {
@@ -522,7 +579,8 @@ Finding FindingOf(const Status& status) {
           .message = MessageOf(status),
           // The status's advice is more specific than the table's.
           .hint = status.hint().empty() ? kind.hint : std::string_view(),
-          .more = 0};
+          .more = 0,
+          .accepted = false};
 }
 
 void SortBySeverity(std::vector<Finding>& findings) {

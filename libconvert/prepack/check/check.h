@@ -27,6 +27,7 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/check/module_statistics.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/finding.h"
 #include "prepack/model/quantized_linear.h"
 #include "prepack/model/scheme.h"
@@ -39,6 +40,7 @@ struct CheckOptions {
   bool headers_only = false;                      // excludes a baseline: kUsage
   unsigned jobs = 0;                              // threads; 0: one per CPU
   uint64_t memory_limit = 0;                      // of anonymous memory, in bytes; 0: none
+  AcceptedFindings accepted = {};                 // they are reported, but fail nothing
 };
 
 struct ModuleCheck {

@@ -22,13 +22,9 @@
 namespace prepack {
 namespace {
 
-bool IsFailure(const Finding& finding, bool strict) {
-  return finding.severity == Severity::kError || (strict && finding.severity == Severity::kWarning);
-}
-
 std::string Line(const Finding& finding) {
-  std::string line = fmt::format("{} [{}] {}: {}", SeverityName(finding.severity), finding.id,
-                                 finding.where, finding.message);
+  std::string line =
+      fmt::format("{} [{}] {}: {}", LabelOf(finding), finding.id, finding.where, finding.message);
   if (finding.more != 0) line += fmt::format(" (and {} more like it)", finding.more);
   return line;
 }
@@ -39,7 +35,7 @@ JUnitCase TestCase(std::string name, const std::vector<Finding>& findings, bool 
   test.class_name = "prepack.check";
   test.name = std::move(name);
   for (const Finding& finding : findings) {
-    if (!IsFailure(finding, strict)) {
+    if (!Fails(finding, strict)) {
       test.output.push_back(Line(finding));
       continue;
     }
@@ -100,12 +96,11 @@ std::string FindingsHtml(const std::vector<Finding>& findings) {
     const Finding& finding = *shown;
     std::string message = finding.message;
     if (finding.more != 0) message += fmt::format(" (and {} more like it)", finding.more);
-    rows.push_back(
-        {{.text = finding.where},
-         {.text = std::string(SeverityName(finding.severity)), .tone = ToneOf(finding.severity)},
-         {.text = std::string(finding.id)},
-         {.text = message},
-         {.text = std::string(finding.hint)}});
+    rows.push_back({{.text = finding.where},
+                    {.text = std::string(LabelOf(finding)), .tone = ToneOf(finding)},
+                    {.text = std::string(finding.id)},
+                    {.text = message},
+                    {.text = std::string(finding.hint)}});
   }
   return RowsLeftOutHtml(findings.size()) +
          SortableTable({{"where"}, {"severity"}, {"finding"}, {"what"}, {"what to do"}}, rows);

@@ -75,6 +75,7 @@ class Conversion {
   FinishedUnits finished_;               // by an earlier run
   std::vector<std::string> side_files_;  // that the output has
   FileHashes source_files_;              // of a part
+  std::optional<HubOrigin> source_hub_;
   std::optional<ShardFiller> filler_;
   std::optional<ManifestMaker> maker_;
   Manifest manifest_;
@@ -132,6 +133,8 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
 
 // Done before the weights: hours later, these files may belong to another revision.
 Status Conversion::TakeSideFiles() {
+  PREPACK_TRY_ASSIGN(std::optional<HubOrigin> hub, HubOriginOf(options_.source));
+  source_hub_ = std::move(hub);
   if (!options_.part.IsWhole()) {
     PREPACK_TRY_ASSIGN(FileHashes hashes, HashSideFiles(checkpoint_, plan_.target->id, progress_));
     source_files_ = std::move(hashes);
@@ -159,6 +162,7 @@ Status Conversion::WriteRest() {
   manifest_.accepted = options_.plan.accepted;
   manifest_.run = identity_;
   manifest_.source_path = PathToSource(options_.source, options_.output);
+  manifest_.source_hub = source_hub_;
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
 }
 
@@ -217,6 +221,25 @@ ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoi
   return report;
 }
 
+// What the user has accepted and the conversion has met; of modules that are alike in it, the first
+// is named. Parts and resumed runs do not see all of the source, so they cannot say what was not
+// met.
+void AddAccepted(const AcceptedFindings& accepted, bool saw_all, ConvertReport& report) {
+  std::vector<Finding> findings;
+  for (const auto& [module, finding] : accepted.Noted()) {
+    const auto alike = std::ranges::find_if(findings, [&](const Finding& earlier) {
+      return earlier.id == finding.id && earlier.message == finding.message;
+    });
+    if (alike == findings.end()) {
+      findings.push_back(finding);
+    } else {
+      ++alike->more;
+    }
+  }
+  if (saw_all) std::ranges::move(UnusedAcceptances(accepted), std::back_inserter(findings));
+  std::ranges::move(findings, std::back_inserter(report.findings));
+}
+
 // How many bytes of the source these shards are made from.
 uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
   uint64_t bytes = 0;
@@ -242,6 +265,7 @@ ConvertReport Conversion::Report() const {
     ++report.layouts[std::string(plan_.modules[unit.module].chosen->id)];
     report.rounded_scales += filler_->rounded_scales(i);
   }
+  AddAccepted(options_.plan.accepted, options_.part.IsWhole() && finished_.empty(), report);
   return report;
 }
 

@@ -19,7 +19,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/convert/scheme_choice.h"
-#include "prepack/formats/finding.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/format.h"
 #include "prepack/gemm/onednn/descriptor.h"
 #include "prepack/layouts/layout.h"

@@ -60,7 +60,7 @@ std::string OptionsText(const Plan& plan, const PlanOptions& options, uint64_t s
   text += fmt::format(" --fallback {}", kFallbacks[static_cast<size_t>(options.fallback)]);
   if (options.fuse) text += " --fuse";
   if (options.numa_nodes > 1) text += fmt::format(" --numa {}", options.numa_nodes);
-  for (const std::string& name : options.accepted.names()) text += " --accept " + name;
+  for (const std::string& name : options.accepted.texts()) text += " --accept " + name;
   for (const SchemeChoice& choice : options.schemes) text += " " + choice.Text();
   return text + fmt::format(", shards of {} bytes", shard_bytes);
 }

@@ -134,7 +134,7 @@ struct Side {
   }
 };
 
-Result<Side> OpenSide(const std::filesystem::path& path) {
+Result<Side> OpenSide(const std::filesystem::path& path, const AcceptedFindings& accepted) {
   std::error_code ignored;
   if (std::filesystem::exists(path / kManifestName, ignored)) {
     return Unsupported(path.string(), "diff does not compare packed folders")
@@ -144,7 +144,7 @@ Result<Side> OpenSide(const std::filesystem::path& path) {
   PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(path));
   Side side;
   side.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
-  Result<QuantizedModel> model = ReadQuantizedModel(*side.checkpoint);
+  Result<QuantizedModel> model = ReadQuantizedModel(*side.checkpoint, accepted);
   // A checkpoint that declares no quantization is a float one.
   if (!model.ok() && model.status().id() != "config-missing") return model.status();
   if (model.ok()) side.model = *std::move(model);
@@ -345,8 +345,8 @@ bool DiffReport::Same() const {
 }
 
 Result<DiffReport> Diff(const DiffOptions& options, Progress& progress) {
-  PREPACK_TRY_ASSIGN(Side a, OpenSide(options.a));
-  PREPACK_TRY_ASSIGN(Side b, OpenSide(options.b));
+  PREPACK_TRY_ASSIGN(Side a, OpenSide(options.a, options.accepted));
+  PREPACK_TRY_ASSIGN(Side b, OpenSide(options.b, options.accepted));
   return Differ(options, std::move(a), std::move(b)).Run(progress);
 }
 

@@ -15,6 +15,7 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors.h"
 #include "prepack/diff/module_diff.h"
+#include "prepack/formats/accepted.h"
 
 namespace prepack {
 
@@ -39,6 +40,8 @@ struct DiffOptions {
   std::string module;         // empty: all; else only this module, and the tensors MODULE.*
   unsigned jobs = 0;          // threads; 0: one per CPU
   uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
+  // Findings on either side that end nothing.
+  AcceptedFindings accepted = {};
 };
 
 // A module or tensor on one side; absent when it is only on the other.

@@ -1,10 +1,5 @@
 #include "prepack/formats/finding.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <array>
 #include <utility>
 
 namespace prepack {
@@ -32,6 +27,19 @@ Tone ToneOf(Severity severity) {
   }
 }
 
+std::string_view LabelOf(const Finding& finding) {
+  return finding.accepted ? "accepted" : SeverityName(finding.severity);
+}
+
+Tone ToneOf(const Finding& finding) {
+  return finding.accepted ? Tone::kPlain : ToneOf(finding.severity);
+}
+
+bool Fails(const Finding& finding, bool strict) {
+  if (finding.accepted) return false;
+  return finding.severity == Severity::kError || (strict && finding.severity == Severity::kWarning);
+}
+
 std::span<const FindingKind> AllFindingKinds() {
   return internal::kFindingKinds;
 }
@@ -51,58 +59,13 @@ void FindingTally::Add(FindingId id, std::string_view where, std::string_view me
                        .where = std::string(where),
                        .message = std::string(message),
                        .hint = kind.hint,
-                       .more = 0});
+                       .more = 0,
+                       .accepted = false});
 }
 
 std::vector<Finding> FindingTally::Take() {
   places_.clear();
   return std::exchange(findings_, {});
-}
-
-namespace {
-
-thread_local const AcceptedFindings* accepted_here = nullptr;
-
-}  // namespace
-
-std::span<const std::string_view> AcceptableFindings() {
-  static const std::array<std::string_view, 1> acceptable = {FindingId("scale-zero")};
-  return acceptable;
-}
-
-Result<AcceptedFindings> AcceptedFindings::Make(std::span<const std::string> names,
-                                                std::string_view where) {
-  AcceptedFindings accepted;
-  const std::span<const std::string_view> acceptable = AcceptableFindings();
-  for (const std::string& name : names) {
-    if (std::ranges::count(acceptable, name) == 0) {
-      return Usage(where, "this finding cannot be accepted")
-          .Found(Printable(name))
-          .Expected(fmt::format("{}", fmt::join(acceptable, ", ")));
-    }
-    accepted.names_.push_back(name);
-  }
-  std::ranges::sort(accepted.names_);
-  // Not std::ranges::unique: clang 14 cannot compile what libstdc++ 12 returns from it.
-  accepted.names_.erase(std::unique(accepted.names_.begin(), accepted.names_.end()),
-                        accepted.names_.end());
-  return accepted;
-}
-
-bool AcceptedFindings::Has(FindingId id) const {
-  return std::ranges::count(names_, std::string_view(id)) != 0;
-}
-
-AcceptanceScope::AcceptanceScope(const AcceptedFindings& accepted) : before_(accepted_here) {
-  accepted_here = &accepted;
-}
-
-AcceptanceScope::~AcceptanceScope() {
-  accepted_here = before_;
-}
-
-bool AcceptanceScope::Has(FindingId id) {
-  return accepted_here != nullptr && accepted_here->Has(id);
 }
 
 }  // namespace prepack

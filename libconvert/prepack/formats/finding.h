@@ -41,9 +41,9 @@ class FindingId {
   // NOLINTNEXTLINE(google-explicit-constructor): a literal is meant to become an identifier
   consteval FindingId(const char* id);
 
-  const FindingKind& kind() const { return *kind_; }
+  constexpr const FindingKind& kind() const { return *kind_; }
   // NOLINTNEXTLINE(google-explicit-constructor): for Status::Id
-  operator std::string_view() const { return kind_->id; }
+  constexpr operator std::string_view() const { return kind_->id; }
 
  private:
   const FindingKind* kind_;
@@ -56,7 +56,16 @@ struct Finding {
   std::string message;    // a sentence, with the numbers
   std::string_view hint;  // may be empty
   uint64_t more = 0;      // how many more places are like it
+  bool accepted = false;  // by the user (formats/accepted.h): reported, but no failure
+
+  friend bool operator==(const Finding&, const Finding&) = default;
 };
+
+// How reports name its severity: an accepted one is "accepted", whatever it would be otherwise.
+std::string_view LabelOf(const Finding& finding);
+Tone ToneOf(const Finding& finding);
+// Is it an error, or in strict runs a warning, that nobody has accepted?
+bool Fails(const Finding& finding, bool strict);
 
 }  // namespace prepack
 
@@ -77,41 +86,6 @@ class FindingTally {
  private:
   std::vector<Finding> findings_;
   std::unordered_map<std::string, size_t> places_;  // id and message → index into findings_
-};
-
-// Findings that end a conversion although what the checkpoint holds means something, and runtimes
-// serve it: a user who has looked can accept them by name (--accept).
-
-// The identifiers that may be accepted.
-std::span<const std::string_view> AcceptableFindings();
-
-class AcceptedFindings {
- public:
-  // kUsage for a name that may not be accepted; `where` is who says it.
-  static Result<AcceptedFindings> Make(std::span<const std::string> names, std::string_view where);
-
-  bool Has(FindingId id) const;
-  // Ascending, each once.
-  const std::vector<std::string>& names() const { return names_; }
-
- private:
-  std::vector<std::string> names_;
-};
-
-// While it lives, the modules that this thread describes accept these findings. Must not outlive
-// them.
-class AcceptanceScope {
- public:
-  explicit AcceptanceScope(const AcceptedFindings& accepted);
-  ~AcceptanceScope();
-  AcceptanceScope(const AcceptanceScope&) = delete;
-  AcceptanceScope& operator=(const AcceptanceScope&) = delete;
-
-  // Is it accepted here? Outside any scope nothing is.
-  static bool Has(FindingId id);
-
- private:
-  const AcceptedFindings* before_;
 };
 
 }  // namespace prepack

@@ -13,6 +13,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/model/quantized_linear.h"
@@ -74,7 +75,8 @@ Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint,
                                           const AcceptedFindings& accepted = {});
 // The same for those who report on a checkpoint rather than use it: errors of single modules stay
 // in the result, which may then have no module at all.
-Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint);
+Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
+                                             const AcceptedFindings& accepted = {});
 
 }  // namespace prepack
 

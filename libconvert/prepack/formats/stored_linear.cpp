@@ -17,6 +17,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/finding.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/model/module_name.h"
@@ -77,7 +78,7 @@ Status StoredLinear::CheckScales(const StoredTensor& tensor, uint64_t n0, uint64
           .Hint("Quantize the model again: this layer computes garbage in every runtime")
           .Id(FindingId("scale-not-finite"));
     }
-    if (accepts_zero_scales_) continue;  // zero times any code is zero
+    if (zero_scales_accepted_) continue;  // zero times any code is zero
     PREPACK_TRY(CheckZeroScale(tensor, n, group));
   }
   return {};
@@ -97,15 +98,34 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
   for (uint64_t k = begin; k < end; ++k) {
     const uint8_t code = PanelCode(scheme_.code, codes, last - first, 0, k - first);
     if (IsZeroWeight(scheme_.code, code, zero_point)) continue;
-    return Malformed(checkpoint_.Where(tensor),
-                     fmt::format("the scale of channel {}, group {} is zero, but the group has "
-                                 "weights",
-                                 n, group))
-        .Found(fmt::format("code {} at [{}, {}]", code, n, k))
-        .Expected(fmt::format("the zero point {} in the whole group", zero_point))
-        .Hint("Runtimes compute zeros with such groups; --accept scale-zero packs them as zeros")
-        .Id(FindingId("scale-zero"));
+    return RefuseZeroScale(
+        Malformed(checkpoint_.Where(tensor),
+                  fmt::format("the scale of channel {}, group {} is zero, but the group has "
+                              "weights",
+                              n, group))
+            .Found(fmt::format("code {} at [{}, {}]", code, n, k))
+            .Expected(fmt::format("the zero point {} in the whole group", zero_point))
+            .Hint("Runtimes compute zeros with such groups; --accept scale-zero packs them as "
+                  "zeros"),
+        tensor);
   }
+  return {};
+}
+
+// What is noted must not depend on which of several threads comes first: it names no channel.
+Status StoredLinear::RefuseZeroScale(Status why, const StoredTensor& tensor) const {
+  constexpr FindingId kId = "scale-zero";
+  PREPACK_TRY_ASSIGN(const bool accepts, accepted_.Accepts(kId, module(), tensor.name));
+  if (!accepts) return std::move(why).Id(kId);
+  zero_scales_accepted_ = true;
+  accepted_.Note(module(), {.id = kId.kind().id,
+                            .severity = kId.kind().severity,
+                            .where = checkpoint_.Where(tensor),
+                            .message = "scales are zero in groups that have weights: the weights "
+                                       "are zeros",
+                            .hint = kId.kind().hint,
+                            .more = 0,
+                            .accepted = true});
   return {};
 }
 

@@ -3,6 +3,7 @@
 
 // What the readers of all formats share: a quantized module whose bytes lie in a checkpoint.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,7 +12,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/json.h"
-#include "prepack/formats/finding.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
@@ -23,7 +24,13 @@ class StoredLinear : public QuantizedLinear, public SourcePlaces {
  protected:
   // Refers to the checkpoint, which must live longer.
   explicit StoredLinear(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint), accepts_zero_scales_(AcceptanceScope::Has("scale-zero")) {}
+      : checkpoint_(checkpoint), accepted_(AcceptanceScope::Here()) {}
+  // Another view of a module: of the same checkpoint, with the same findings accepted.
+  struct ViewOf {
+    const StoredLinear& other;
+  };
+  explicit StoredLinear(ViewOf view)
+      : checkpoint_(view.other.checkpoint_), accepted_(view.other.accepted_) {}
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
 
@@ -31,16 +38,18 @@ class StoredLinear : public QuantizedLinear, public SourcePlaces {
   void AddSource(const StoredTensor& tensor, uint64_t sharers = 1);
 
   // kMalformed when one of the scales [rows, G] of channels from n0 on is not finite, or is zero
-  // while its group has weights and that is not accepted. `tensor` is where they were read from,
-  // for the message.
+  // while its group has weights and that is not accepted; what is accepted is noted. `tensor` is
+  // where they were read from, for the message.
   Status CheckScales(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
                      std::span<const float> scales) const;
 
  private:
   Status CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint64_t group) const;
+  Status RefuseZeroScale(Status why, const StoredTensor& tensor) const;
 
   const Checkpoint& checkpoint_;
-  bool accepts_zero_scales_;
+  AcceptedFindings accepted_;
+  mutable std::atomic<bool> zero_scales_accepted_ = false;  // one was found, and is
 };
 
 // Where element `index` of the tensor lies.

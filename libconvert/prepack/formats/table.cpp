@@ -99,7 +99,9 @@ std::span<const Format> AllFormats() {
   return kFormats;
 }
 
-Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
+Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
+                                             const AcceptedFindings& accepted) {
+  const AcceptanceScope scope(accepted);
   PREPACK_TRY(ChooseIsa().status());
   const RegexBudget of_all_patterns;
   PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
@@ -137,8 +139,7 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
 
 Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint,
                                           const AcceptedFindings& accepted) {
-  const AcceptanceScope scope(accepted);
-  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint);
+  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint, accepted);
   if (model.ok() && !model->errors.empty()) return std::move(model->errors.front());
   return model;
 }

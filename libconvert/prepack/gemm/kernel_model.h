@@ -82,6 +82,13 @@ uint64_t SlabUnit(uint64_t k, uint64_t group_size);
 // that calls for whole multiples are the fastest.
 inline constexpr uint64_t kModelBlock = 64;
 
+// Random odd numbers, one per input channel: factors of the digests of weights
+// (kernels/weight_digests.h).
+struct DigestFactors {
+  std::vector<uint32_t> wide;
+  std::vector<int16_t> narrow;  // for whole numbers
+};
+
 // One layer with one input.
 class KernelModel {
  public:
@@ -95,13 +102,23 @@ class KernelModel {
   // result does not depend on how the channels are divided. Works on the calling thread; several
   // threads may call it at once.
   virtual Status Run(uint64_t n0, std::span<float> y) const = 0;
+  // The same, and the digest of the weights of each of these channels, over the input channels that
+  // x is given for. `factors` has one for each of them, and one more after an odd number. Of
+  // weights as they are multiplied with x: before a scale that only their sum is multiplied with.
+  // With `digests_integers` the factors are the narrow ones.
+  virtual Status RunAndDigest(uint64_t n0, const DigestFactors& factors, std::span<float> y,
+                              std::span<uint32_t> digests) const = 0;
+  virtual bool digests_integers() const = 0;
 
   // The operands as the kernel multiplies them, after it has decoded, quantized and rounded them.
   // Multiplied in f64 they give what the kernel would compute without rounding its sums; what it
   // computes instead is its own noise. A bias is not part of either.
   virtual std::vector<double> Activations() const = 0;  // in the shape of x
+  virtual double Activation(uint64_t m, uint64_t column) const = 0;
   // Output channels from n0 on, as many as w [rows, K] holds.
   virtual void Weights(uint64_t n0, std::span<double> w) const = 0;
+  // By what the kernel multiplies sums of products of input channel k with output channel n.
+  virtual double WeightFactor(uint64_t n, uint64_t k) const = 0;
 };
 
 // kUnsupported for a layout that has no model; kUsage when the layout does not allow the shape or a

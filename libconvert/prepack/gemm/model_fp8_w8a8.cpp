@@ -44,6 +44,9 @@ class Fp8W8A8Model final : public FloatModel {
     for (uint64_t i = 0; i < x.size(); ++i) x[i] *= static_cast<double>(x_scales_[i / columns()]);
     return x;
   }
+  double Activation(uint64_t m, uint64_t column) const override {
+    return FloatModel::Activation(m, column) * static_cast<double>(x_scales_[m]);
+  }
 
  private:
   static uint64_t SegmentOf(const PackedOperands& packed) {

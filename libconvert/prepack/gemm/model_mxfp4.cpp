@@ -47,6 +47,17 @@ class Mxfp4Model final : public FloatModel {
     return x;
   }
 
+  double Activation(uint64_t row, uint64_t column) const override {
+    return FloatModel::Activation(row, column ^ 1U);  // the number of inputs is even
+  }
+
+  Status RunAndDigest(uint64_t n0, const DigestFactors& factors, std::span<float> y,
+                      std::span<uint32_t> digests) const override {
+    DigestFactors swapped = factors;
+    SwapPairs(std::span(swapped.wide).first(inputs_));
+    return FloatModel::RunAndDigest(n0, swapped, y, digests);
+  }
+
   void Weights(uint64_t n0, std::span<double> w) const override {
     FloatModel::Weights(n0, w);
     SwapPairs(w);  // rows are even

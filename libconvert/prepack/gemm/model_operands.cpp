@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -40,6 +41,18 @@ uint64_t SlabUnit(uint64_t k, uint64_t group_size) {
   return whole ? kRunInputs : std::lcm(kRunInputs, group_size);
 }
 
+namespace {
+
+// Finite, and a value of the type.
+bool IsNumberOf(DType dtype, float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const bool finite = (bits & 0x7F800000U) != 0x7F800000U;
+  if (dtype == DType::kBF16) return finite && (bits & 0xFFFFU) == 0;
+  return finite && RoundTo(dtype, value) == value;
+}
+
+}  // namespace
+
 Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
   if (!IsSize(input.m) || !IsSize(packed.n) || !IsSize(packed.k)) {
     return Usage("GEMM", "a size is out of range")
@@ -62,7 +75,7 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
   check.Type("x", input.dtype, {DType::kBF16, DType::kF16, DType::kF32});
   if (!check.status().ok()) return check.status();
   for (const float value : input.x) {
-    if (std::isfinite(value) && RoundTo(input.dtype, value) == value) continue;
+    if (IsNumberOf(input.dtype, value)) continue;
     return Usage("GEMM: x", fmt::format("a value is not a {} number", DTypeName(input.dtype)))
         .Found(fmt::format("{}", value));
   }

@@ -10,6 +10,7 @@
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"
 #include "prepack/gemm/strip_model.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 namespace {
@@ -35,6 +36,20 @@ class WeightOnlyModel : public FloatModel {
     return table;
   }
 
+  // The same of a whole strip, for codes that lie side by side for each input channel.
+  NibbleScales ScalesOf(uint64_t n0, uint64_t in_k) const {
+    const uint64_t parameter = in_k / packed().group_size * n() + n0;
+    const bool symmetric = packed().zero_point.empty();
+    NibbleScales of_strip{};
+    of_strip.flip = symmetric ? 8 : 0;  // a nibble x as two's complement is (x ^ 8) - 8
+    of_strip.to_bf16 = true;
+    for (uint64_t i = 0; i < kStripChannels; ++i) {
+      of_strip.scales[i] = scales()[parameter + i];
+      of_strip.zeros[i] = static_cast<float>(symmetric ? 8 : ZeroPoint(parameter + i));
+    }
+    return of_strip;
+  }
+
  private:
   // Zero point `index` of [G, N].
   virtual int ZeroPoint(uint64_t index) const = 0;
@@ -49,12 +64,28 @@ class ZentorchWoqModel final : public WeightOnlyModel {
   int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
 
   void Decode(const ModelPiece& piece, float* w) const override {
+    const bool words = piece.inputs % kWordNibbles == 0 && packed().group_size % kWordNibbles == 0;
+    if (words && piece.rows == kStripChannels) return DecodeWords(piece, w);
     for (uint64_t i = 0; i < piece.rows; ++i) {
       uint64_t inputs = 0;  // of the same group
       for (uint64_t j = 0; j < piece.inputs; j += inputs) {
         inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
         DecodeLine(piece.n0 + i, piece.k0 + j, inputs, w + j * kStripChannels + i);
       }
+    }
+  }
+
+  static constexpr uint64_t kWordNibbles = 8;
+
+  // Whole words of codes, of a whole strip.
+  void DecodeWords(const ModelPiece& piece, float* w) const {
+    uint64_t inputs = 0;  // of the same group
+    for (uint64_t j = 0; j < piece.inputs; j += inputs) {
+      inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+      const uint64_t start = (piece.n0 * k() + piece.k0 + j) / 2;
+      kernels().scale_nibble_lines(reinterpret_cast<const uint8_t*>(packed().weight.data()) + start,
+                                   k() / 2, inputs / kWordNibbles, ScalesOf(piece.n0, piece.k0 + j),
+                                   w + j * kStripChannels);
     }
   }
 
@@ -81,6 +112,13 @@ class OneDnnW4A16Model final : public WeightOnlyModel {
     uint64_t inputs = 0;  // of the same group
     for (uint64_t j0 = 0; j0 < piece.inputs; j0 += inputs) {
       inputs = std::min(piece.inputs - j0, InputsOfGroup(piece.k0 + j0));
+      if (piece.rows == kStripChannels) {
+        const uint64_t start = ((piece.k0 + j0) * n() + piece.n0) / 2;  // both are even
+        kernels().scale_nibbles(reinterpret_cast<const uint8_t*>(packed().weight.data()) + start,
+                                n() / 2, inputs, ScalesOf(piece.n0, piece.k0 + j0),
+                                w + j0 * kStripChannels);
+        continue;
+      }
       for (uint64_t i = 0; i < piece.rows; ++i) {
         tables[i] = TableOf(piece.n0 + i, piece.k0 + j0);
       }
@@ -149,35 +187,33 @@ class Wna16Model final : public FloatModel {
   using FloatModel::FloatModel;
 
  private:
-  // What each code of each channel of a strip stands for in one group.
-  using Table = std::array<std::array<float, 16>, kStripChannels>;
-
-  void FillTable(uint64_t n0, uint64_t in_k, Table& table) const {
+  NibbleScales ScalesOf(uint64_t n0, uint64_t in_k) const {
     const uint64_t parameter = in_k / packed().group_size * n() + n0;
+    NibbleScales of_strip{};
+    of_strip.to_bf16 = dtype() == DType::kBF16;
     for (uint64_t i = 0; i < kStripChannels; ++i) {
-      const float scale = scales()[parameter + i];
-      const int zero = packed().zero_point.empty() ? kSymmetricZero
-                                                   : LoadNibble(packed().zero_point, parameter + i);
-      for (int code = 0; code < 16; ++code) {
-        table[i][static_cast<size_t>(code)] =
-            RoundByInstruction(dtype(), static_cast<float>(code - zero) * scale);
-      }
+      of_strip.scales[i] = scales()[parameter + i];
+      of_strip.zeros[i] = static_cast<float>(packed().zero_point.empty()
+                                                 ? kSymmetricZero
+                                                 : LoadNibble(packed().zero_point, parameter + i));
     }
+    return of_strip;
   }
 
   // One 64-bit word holds the codes of 16 output channels for one k, the first lowest.
   void Decode(const ModelPiece& piece, float* w) const override {
     static_assert(kStripChannels == 16);
     const uint64_t start = piece.n0 / kStripChannels * k() + piece.k0;
-    Table table;
-    for (uint64_t j = 0; j < piece.inputs; ++j) {
-      const uint64_t in_k = piece.k0 + j;
-      if (j == 0 || in_k % packed().group_size == 0) FillTable(piece.n0, in_k, table);
-      const auto word = Load<uint64_t>(packed().weight, start + j);
-      for (uint64_t i = 0; i < kStripChannels; ++i) {
-        w[j * kStripChannels + i] = table[i][word >> (4 * i) & 15U];
-      }
+    const auto* words =
+        reinterpret_cast<const uint8_t*>(packed().weight.data()) + start * sizeof(uint64_t);
+    uint64_t inputs = 0;  // of the same group
+    for (uint64_t j = 0; j < piece.inputs; j += inputs) {
+      inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+      kernels().scale_nibbles(words + j * sizeof(uint64_t), sizeof(uint64_t), inputs,
+                              ScalesOf(piece.n0, piece.k0 + j), w + j * kStripChannels);
     }
+    if (dtype() == DType::kBF16) return;
+    for (uint64_t i = 0; i < piece.inputs * kStripChannels; ++i) w[i] = RoundTo(dtype(), w[i]);
   }
 };
 

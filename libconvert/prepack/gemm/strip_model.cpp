@@ -1,10 +1,14 @@
 #include "prepack/gemm/strip_model.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/model_operands.h"
 
@@ -85,9 +89,14 @@ std::array<Sum, kStripChannels> SumColumns(const KernelTable& kernels, const X* 
 // The memory of one call: small, so that it costs next to nothing to allocate.
 template <typename X, typename Sum>
 struct StripModel<X, Sum>::Scratch {
-  std::vector<X> w;                     // a run of each strip
-  std::vector<Sum> sums;                // [M, kModelBlock]
-  std::vector<StripRow<X, Sum>> dense;  // of one strip
+  // From a page on: then no vector lies in two cache lines.
+  std::vector<X, PageAllocator<X>> w;         // a run of each strip
+  std::vector<Sum, PageAllocator<Sum>> sums;  // [M, kModelBlock]
+  std::vector<StripRow<X, Sum>> dense;        // of one strip
+  // None: no digests are wanted.
+  const DigestFactors* factors = nullptr;
+  uint64_t digested_from = 0;     // the first output channel
+  std::vector<uint32_t> digests;  // of whole blocks
 };
 
 template <typename X, typename Sum>
@@ -105,6 +114,13 @@ StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& i
       segment_(segment),
       scales_(LoadFloats(packed.scale_dtype, packed.scale)),
       bias_(LoadFloats(packed.bias_dtype, packed.bias)) {
+  for (const SparseModelRow<X>& row : rows_.sparse) {
+    has_bases_ = has_bases_ || row.base != 0;
+    for (const ModelEntry<X>& entry : row.entries) {
+      sparse_.push_back({.k = entry.k, .m = row.m, .x = static_cast<X>(entry.x - row.base)});
+    }
+  }
+  std::ranges::stable_sort(sparse_, {}, &SparseEntry::k);
   for (uint64_t m = 1; input.slab && m <= m_; ++m) {
     zeros_outside_ = zeros_outside_ && x_[m * columns_ - 1] == 0;
   }
@@ -143,15 +159,17 @@ template <typename X, typename Sum>
 void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
                                         Scratch& scratch) const {
   if (rows_.sparse.empty()) return;
-  const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
-  for (const SparseModelRow<X>& row : rows_.sparse) {
-    Sum* sums = &scratch.sums[row.m * kModelBlock + column];
-    AddBase(row.base, columns, sums);
-    const uint64_t first = strip.k0 - slab_.k0;  // column of x
-    for (const ModelEntry<X>& entry : row.Between(first, first + strip.inputs)) {
-      const auto x = static_cast<X>(entry.x - row.base);
-      MultiplyOne(kernels_, x, entry.k - first, scratch.w.data(), sums);
+  if (has_bases_) {
+    const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
+    for (const SparseModelRow<X>& row : rows_.sparse) {
+      AddBase(row.base, columns, &scratch.sums[row.m * kModelBlock + column]);
     }
+  }
+  const uint64_t first = strip.k0 - slab_.k0;  // column of x
+  auto entry = std::ranges::lower_bound(sparse_, first, {}, &SparseEntry::k);
+  for (; entry != sparse_.end() && entry->k < first + strip.inputs; ++entry) {
+    MultiplyOne(kernels_, entry->x, entry->k - first, scratch.w.data(),
+                &scratch.sums[entry->m * kModelBlock + column]);
   }
 }
 
@@ -182,6 +200,22 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
     }
     MultiplyDense(strip, i, scratch);
     MultiplySparse(strip, i, scratch);
+    if (scratch.factors != nullptr) Digest(strip, scratch);
+  }
+}
+
+// Adds those of a strip, whose input channels x is given for.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::Digest(const ModelPiece& strip, Scratch& scratch) const {
+  const uint64_t first = strip.k0 - slab_.k0;
+  uint32_t* digests = &scratch.digests[strip.n0 - scratch.digested_from];
+  if constexpr (std::is_integral_v<X>) {
+    const PairStripRow row{.x = &scratch.factors->narrow[first],
+                           .sums = reinterpret_cast<int32_t*>(digests)};
+    Multiply(kernels_, {&row, 1}, scratch.w.data(), strip.inputs);
+  } else {
+    kernels_.add_strip_digests(scratch.w.data(), strip.inputs, &scratch.factors->wide[first],
+                               digests);
   }
 }
 
@@ -192,11 +226,29 @@ bool StripModel<X, Sum>::Touches(uint64_t begin, uint64_t end) const {
 
 template <typename X, typename Sum>
 Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
+  Scratch scratch;
+  return RunAll(n0, y, scratch);
+}
+
+template <typename X, typename Sum>
+Status StripModel<X, Sum>::RunAndDigest(uint64_t n0, const DigestFactors& factors,
+                                        std::span<float> y, std::span<uint32_t> digests) const {
+  Scratch scratch;
+  scratch.factors = &factors;
+  scratch.digested_from = n0;
+  scratch.digests.resize(CeilDiv(digests.size(), kModelBlock) * kModelBlock);
+  PREPACK_TRY(RunAll(n0, y, scratch));
+  std::ranges::copy(std::span(scratch.digests).first(digests.size()), digests.begin());
+  return {};
+}
+
+template <typename X, typename Sum>
+Status StripModel<X, Sum>::RunAll(uint64_t n0, std::span<float> y, Scratch& scratch) const {
   PREPACK_TRY(CheckOutput(y, m_, n0, packed_.n));
   const uint64_t width = y.size() / m_;
-  Scratch scratch{.w = std::vector<X>(kStripSize),
-                  .sums = std::vector<Sum>(m_ * kModelBlock),
-                  .dense = std::vector<StripRow<X, Sum>>(rows_.dense.size())};
+  scratch.w.resize(kStripSize);
+  scratch.sums.assign(m_ * kModelBlock, Sum{0});
+  scratch.dense.resize(rows_.dense.size());
   std::vector<float> results(m_ * kModelBlock);
   for (uint64_t first = 0; first < width; first += kModelBlock) {
     ModelPiece run{.n0 = n0 + first, .rows = std::min(kModelBlock, width - first)};
@@ -308,11 +360,14 @@ void IntegerModel::FoldGroup(const ModelPiece& group, const int32_t* sums, float
 }
 
 std::vector<double> IntegerModel::Activations() const {
-  std::vector<double> x(values().size());
-  for (uint64_t i = 0; i < x.size(); ++i) {
-    const uint64_t row = i / columns();
-    x[i] = static_cast<double>(values()[i] - token_zeros_[row]) *
-           static_cast<double>(token_scales_[row]);
+  std::vector<double> x;
+  x.reserve(values().size());
+  for (uint64_t row = 0; row < m(); ++row) {
+    const auto scale = static_cast<double>(token_scales_[row]);
+    const int64_t zero = token_zeros_[row];
+    std::ranges::transform(
+        values().subspan(row * columns(), columns()), std::back_inserter(x),
+        [=](int16_t value) { return static_cast<double>(value - zero) * scale; });
   }
   return x;
 }
@@ -335,6 +390,11 @@ void ChannelModel::Fold(const ModelPiece& segment, const int32_t* sums, float* r
 
 void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w) {
   constexpr uint64_t kPairs = 2 * kStripChannels;  // of two input channels
+  if (piece.rows == kStripChannels) {
+    Kernels().widen_quads(reinterpret_cast<const int8_t*>(bytes), stride, CeilDiv(piece.inputs, 4),
+                          w);
+    return;
+  }
   for (uint64_t j = 0; j < piece.inputs; j += 4) {
     const auto* quads = reinterpret_cast<const int8_t*>(bytes + j / 4 * stride);
     int16_t* first = w + j / 2 * kPairs;
@@ -348,6 +408,14 @@ void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piec
 }
 
 void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w) {
+  if (piece.inputs % 4 == 0) {
+    std::array<int8_t, kRunInputs * kStripChannels> quads{};
+    Kernels().transpose_words(packed.weight.data() + piece.n0 * packed.k + piece.k0, packed.k,
+                              piece.rows, piece.inputs / 4,
+                              reinterpret_cast<std::byte*>(quads.data()), 4 * kStripChannels);
+    Kernels().widen_quads(quads.data(), 4 * kStripChannels, piece.inputs / 4, w);
+    return;
+  }
   for (uint64_t i = 0; i < piece.rows; ++i) {
     const auto* row = reinterpret_cast<const int8_t*>(packed.weight.data()) +
                       (piece.n0 + i) * packed.k + piece.k0;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "prepack/gemm/activation_quantizers.h"
@@ -42,6 +43,9 @@ class StripModel : public KernelModel {
              std::span<const X> base, uint64_t segment);
 
   Status Run(uint64_t n0, std::span<float> y) const final;
+  Status RunAndDigest(uint64_t n0, const DigestFactors& factors, std::span<float> y,
+                      std::span<uint32_t> digests) const override;
+  bool digests_integers() const final { return std::is_integral_v<X>; }
   void Weights(uint64_t n0, std::span<double> w) const override;
 
  protected:
@@ -55,8 +59,6 @@ class StripModel : public KernelModel {
   // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
   // in ascending order.
   virtual void Fold(const ModelPiece& segment, const Sum* sums, float* results) const = 0;
-  // By what Fold multiplies the products of input channel k with output channel n.
-  virtual double WeightFactor(uint64_t n, uint64_t k) const = 0;
   // A result to the type of the output; here by the instruction, see RoundByInstruction.
   virtual float Round(DType dtype, float value) const;
 
@@ -75,11 +77,19 @@ class StripModel : public KernelModel {
 
  private:
   struct Scratch;
+  // What a row that is nearly all zero adds in one column of x, beyond what zero became.
+  struct SparseEntry {
+    uint64_t k;
+    uint64_t m;
+    X x;
+  };
 
   uint64_t InputsFrom(uint64_t k0) const;
   // Is x given for any of input channels [begin, end)?
   bool Touches(uint64_t begin, uint64_t end) const;
+  Status RunAll(uint64_t n0, std::span<float> y, Scratch& scratch) const;
   void AddRun(const ModelPiece& run, Scratch& scratch) const;
+  void Digest(const ModelPiece& strip, Scratch& scratch) const;
   void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplyOutside(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
@@ -93,6 +103,8 @@ class StripModel : public KernelModel {
   std::vector<X> x_;    // and one more, behind an odd number of columns
   bool zeros_outside_;  // what zero became is zero, in every row
   ModelRows<X> rows_;
+  std::vector<SparseEntry> sparse_;  // of all rows that are nearly all zero, by k
+  bool has_bases_ = false;           // in some of these rows zero became another number
   uint64_t segment_;
   std::vector<float> scales_;
   std::vector<float> bias_;
@@ -112,6 +124,9 @@ class FloatModel : public StripModel<float, float> {
   FloatModel(const PackedOperands& packed, const ModelInput& input);
 
   std::vector<double> Activations() const override;
+  double Activation(uint64_t m, uint64_t column) const override {
+    return static_cast<double>(values()[m * columns() + column]);
+  }
 
  protected:
   // Where there is one segment: its sums and the bias.
@@ -133,6 +148,10 @@ class IntegerModel : public StripModel<int16_t, int32_t> {
                uint64_t segment);
 
   std::vector<double> Activations() const final;
+  double Activation(uint64_t m, uint64_t column) const final {
+    return static_cast<double>(values()[m * columns() + column] - token_zeros_[m]) *
+           static_cast<double>(token_scales_[m]);
+  }
 
  protected:
   const std::vector<float>& token_scales() const { return token_scales_; }  // [M]

@@ -144,6 +144,7 @@ void DescribePacked(const Manifest& manifest, InspectReport& report) {
   report.target = manifest.target;
   report.origin = {.prepack_version = manifest.prepack_version,
                    .source_path = manifest.source_path,
+                   .source_hub = manifest.source_hub,
                    .source_fingerprint = manifest.source_fingerprint,
                    .activation_dtype = std::string(ActivationDTypeName(manifest.activation_dtype)),
                    .options = manifest.run ? manifest.run->options : ""};

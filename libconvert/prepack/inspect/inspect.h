@@ -83,11 +83,12 @@ struct FoundModule {
 
 // What the manifest of a packed folder says about its origin.
 struct PackedOrigin {
-  std::string prepack_version;     // that made it
-  std::string source_path;         // where the source was, from the folder; may be empty
-  std::string source_fingerprint;  // of all tensors of the source
-  std::string activation_dtype;    // "bf16"
-  std::string options;             // of the conversion; empty: not recorded
+  std::string prepack_version;          // that made it
+  std::string source_path;              // where the source was, from the folder; may be empty
+  std::optional<HubOrigin> source_hub;  // the model of the hub that the source was
+  std::string source_fingerprint;       // of all tensors of the source
+  std::string activation_dtype;         // "bf16"
+  std::string options;                  // of the conversion; empty: not recorded
 };
 
 struct InspectReport {

@@ -51,6 +51,7 @@ std::string FolderHeadHtml(const InspectReport& report) {
            {"Not described", report.unreadable ? report.unreadable->ToString() : ""},
            {"Made by", report.origin ? fmt::format("prepack {}", origin.prepack_version) : ""},
            {"Source", origin.source_path},
+           {"Model of the hub", origin.source_hub ? origin.source_hub->Text() : ""},
            {"Fingerprint of the source", origin.source_fingerprint},
            {"Activations", origin.activation_dtype},
            {"Options", origin.options}}));

@@ -27,7 +27,9 @@ Result<unsigned> ThreadsWithin(const MemoryNeed& need, unsigned jobs, uint64_t m
                                std::string_view done) {
   const unsigned wanted = ThreadCount(jobs);
   if (memory_limit == 0) return wanted;
+#ifdef __GLIBC__
   malloc_trim(0);  // what was freed counts no more
+#endif
   PREPACK_TRY_ASSIGN(const uint64_t taken, AnonymousMemory());
   const uint64_t before = taken + need.shared;
   const uint64_t per_thread = need.per_thread + kThreadOverhead;

@@ -1,10 +1,11 @@
 #include "prepack/io/posix.h"
 
 #include <fcntl.h>
-#include <stdio.h>  // renameat2
+#include <linux/fs.h>  // RENAME_NOREPLACE
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -28,6 +29,12 @@ T Tell(T result, const Change& change) {
 int FaultOf(Call call) {
   const FaultHook hook = fault_hook.load(std::memory_order_relaxed);
   return hook == nullptr ? 0 : hook(call);
+}
+
+// renameat2, which glibc has since 2.28 only and musl since 1.2.6.
+int RenameAs(const std::filesystem::path& from, const std::filesystem::path& to, unsigned flags) {
+  return static_cast<int>(
+      ::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
 }
 
 // Runs a system call that returns -1 and errno, until it is not interrupted by a signal. `function`
@@ -134,9 +141,7 @@ int MakeFolder(const std::filesystem::path& path) {
 }
 
 int RenameNew(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const int result = Run(Call::kRename, [&] {
-    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
-  });
+  const int result = Run(Call::kRename, [&] { return RenameAs(from, to, RENAME_NOREPLACE); });
   return Tell(result, {.call = Call::kRename, .path = &from, .to = &to});
 }
 
@@ -146,9 +151,7 @@ int Rename(const std::filesystem::path& from, const std::filesystem::path& to) {
 }
 
 int Exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const int result = Run(Call::kExchange, [&] {
-    return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
-  });
+  const int result = Run(Call::kExchange, [&] { return RenameAs(a, b, RENAME_EXCHANGE); });
   return Tell(result, {.call = Call::kExchange, .path = &a, .to = &b});
 }
 

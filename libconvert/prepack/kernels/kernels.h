@@ -20,8 +20,10 @@
 #include "prepack/kernels/nibble_pairs.h"
 #include "prepack/kernels/nibble_transpose.h"
 #include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/strip_codes.h"
 #include "prepack/kernels/strip_products.h"
 #include "prepack/kernels/unit_transpose.h"
+#include "prepack/kernels/weight_digests.h"
 
 namespace prepack {
 

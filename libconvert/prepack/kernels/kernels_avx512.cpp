@@ -5,6 +5,7 @@
 #include "prepack/kernels/vectors.h"
 
 #include "prepack/kernels/awq_body.h"
+#include "prepack/kernels/bf16_vectors.h"
 #include "prepack/kernels/code_rows_body.h"
 #include "prepack/kernels/dense_codes_body.h"
 #include "prepack/kernels/nibble_columns_body.h"
@@ -12,4 +13,6 @@
 #include "prepack/kernels/nibble_pairs_body.h"
 #include "prepack/kernels/nibble_transpose_body.h"
 #include "prepack/kernels/row_sums_body.h"
+#include "prepack/kernels/strip_codes_body.h"
 #include "prepack/kernels/unit_transpose_body.h"
+#include "prepack/kernels/weight_digests_body.h"

@@ -134,9 +134,11 @@ void AddRows(const typename Kind::Row* rows, const W* w, size_t count) {
 
 template <typename Kind, typename W>
 void AddAllRows(const typename Kind::Row* row, size_t left, const W* w, size_t count) {
-  for (; left >= kStripRows; left -= kStripRows, row += kStripRows) {
+  // Eight rows are four and four: two alone would wait for their own sums.
+  for (; left >= kStripRows && left != 8; left -= kStripRows, row += kStripRows) {
     AddRows<Kind, kStripRows>(row, w, count);
   }
+  for (; left >= 4; left -= 4, row += 4) AddRows<Kind, 4>(row, w, count);
   for (; left >= 2; left -= 2, row += 2) AddRows<Kind, 2>(row, w, count);
   if (left == 1) AddRows<Kind, 1>(row, w, count);
 }

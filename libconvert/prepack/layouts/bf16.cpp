@@ -299,6 +299,7 @@ constinit const Layout kVllmBf16Vnni = {
     .schemes = "dequantized weights in bf16, 16-bit activations",
     .constraints = "N % 32 = 0, K % 32 = 0, bf16 activations",
     .isa = "AVX-512 with BF16",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kBf16},
     .address = "element (n / 32) · 32K + (k / 2) · 64 + (n % 32) · 2 + k % 2",
     .notes = "chosen only by --fallback dequantize",
     .fingerprint = "6284404cce48c1f3f2edcfb0f4f79d5a",

@@ -249,6 +249,8 @@ constinit const Layout kKtAmxInt8 = {
         "w8a8 experts with dynamic symmetric activations, symmetric weights, channel or tensor",
     .constraints = "experts only, N % 32 = 0, K % 64 = 0, bf16 activations",
     .isa = "AVX-512 with BW; AMX or VNNI make it fast",
+    .needs = {CpuFeature::kAvx512},
+    .wants = {CpuFeature::kVnni},
     .address =
         "nb = n / 64 · 64, nbs = min(64, N − nb), kb = k / 3584 · 3584, kbs = min(3584, K − kb): "
         "byte nb · K + kb · nbs + (n − nb) / 32 · 32 · kbs + (k − kb) / 64 · 2048 + "

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/cpu_features.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
@@ -350,6 +351,10 @@ struct Layout {
   std::string_view schemes = {};      // for people: "w4a16 symmetric and asymmetric"
   std::string_view constraints = {};  // for people, one line
   std::string_view isa = {};          // what the consumer's kernel needs at run time
+  // The same in symbols: what it does not run without, runs worse without, does not run with.
+  CpuFeatures needs = {};
+  CpuFeatures wants = {};
+  CpuFeatures excludes = {};
   std::string_view address = {};      // the closed form of weight_bit, for people
   std::string_view notes = {};        // what else a user must know; may be empty
   std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h

@@ -137,6 +137,7 @@ constexpr Layout MakeW4A16() {
   layout.constraints =
       "N % 2 = 0, groups of a multiple of 16 that divide K, bf16 or f32 activations";
   layout.isa = "any; AVX-512 with BF16 for the fast kernel";
+  layout.wants = {CpuFeature::kAvx512, CpuFeature::kBf16};
   layout.notes =
       "symmetric codes are s4 (code XOR 8), asymmetric ones u4; with f32 activations "
       "oneDNN runs a reference implementation";
@@ -154,6 +155,7 @@ constexpr Layout MakeW4A8() {
       "or channel";
   layout.constraints = "N % 2 = 0, groups of a multiple of 16 that divide K";
   layout.isa = "any; AVX-512 with VNNI for the fast kernel";
+  layout.wants = {CpuFeature::kAvx512, CpuFeature::kVnni};
   layout.notes =
       "scales are f32 and zero points u4: with others oneDNN runs a reference "
       "implementation";

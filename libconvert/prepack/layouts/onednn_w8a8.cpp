@@ -221,6 +221,8 @@ constinit const Layout kOneDnnW8A8 = {
     .isa =
         "AVX-512 with VNNI, without AMX; other CPUs want other forms (--onednn-form), and without "
         "VNNI oneDNN's sums saturate",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kVnni},
+    .excludes = {CpuFeature::kAmxInt8},
     .address =
         "BA16a64b4a: byte ((n / 64) · (K64 / 64) + k / 64) · 4096 + (k % 64 / 4) · 256 + "
         "(n % 64) · 4 + k % 4, K64 = K rounded up to 64",

@@ -98,6 +98,7 @@ constinit const Layout kVllmFp8Vnni = {
         "N % 32 = 0, K % 32 = 0, blocks of 128 input and a multiple of 32 output "
         "channels, bf16 activations",
     .isa = "AVX-512 with BF16",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kBf16},
     .address = "byte (n / 32) · 32K + (k / 2) · 64 + (n % 32) · 2 + k % 2",
     .notes =
         "scales per channel: the consumer passes block scales of 1 and multiplies the result; "
@@ -239,6 +240,7 @@ constexpr Layout MakeVnni4() {
   Layout layout = MakeLayout<kVnniUnit>();
   layout.id = "vllm-cpu/fp8-w8a8-vnni4";
   layout.isa = "AMX-FP8 only: other CPUs read vllm-cpu/fp8-w8a8-plain under the same shape";
+  layout.needs = {CpuFeature::kAmxFp8};
   layout.address = "byte (n / 32) · 32K + (k / 4) · 128 + (n % 32) · 4 + k % 4";
   layout.notes = "activations keep 4 significant bits: some 31 dB";
   layout.fingerprint = "db43038b055cf53807f214eccbda90d3";
@@ -249,6 +251,8 @@ constexpr Layout MakePlain() {
   Layout layout = MakeLayout<kPlainUnit>();
   layout.id = "vllm-cpu/fp8-w8a8-plain";
   layout.isa = "AVX-512 with BF16 and without AMX-FP8";
+  layout.needs = {CpuFeature::kAvx512, CpuFeature::kBf16};
+  layout.excludes = {CpuFeature::kAmxFp8};
   layout.address = "byte (n / 32) · 32K + k · 32 + n % 32";
   layout.notes =
       "never chosen: vLLM uses the op with AMX-FP8 only, which reads "

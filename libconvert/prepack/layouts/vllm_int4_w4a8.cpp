@@ -212,6 +212,7 @@ constinit const Layout kVllmInt4W4A8 = {
         "N % 32 = 0, K % 32 = 0, groups of a multiple of 4 that divide K, above 128 of "
         "a multiple of 128, bf16 or f16 activations",
     .isa = "AVX-512 with VNNI and BF16; vLLM itself picks the op only with AMX",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kVnni, CpuFeature::kBf16},
     .address =
         "b = min(group, 128): byte ((n / 32) · (K / b) + k / b) · (16b + 128) + "
         "(k % b / 4) · 64 + (n % 32 / 16) · 32 + (n % 8) · 4 + k % 4, low half when n / 8 is "

@@ -88,6 +88,7 @@ constinit const Layout kVllmInt8Vnni = {
     .schemes = "w8a8 with dynamic symmetric activations, symmetric weights, channel or tensor",
     .constraints = "N % 32 = 0, K % 32 = 0, bf16 activations",
     .isa = "AVX-512 with VNNI and BF16; vLLM itself picks the op only with AMX",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kVnni, CpuFeature::kBf16},
     .address = "byte (n / 32) · 32(K + 4) + (k / 4) · 128 + (n % 32) · 4 + k % 4",
     .notes = "after every 32 channels: i32 128 · Σ w for each of them",
     .fingerprint = "72ce775d7b6248b533a9a4c4fa27bf22",
@@ -149,6 +150,7 @@ constinit const Layout kVllmInt8Plain = {
     .isa =
         "any with VNNI (without, oneDNN's sums saturate); the handler "
         "reorders the weights for the CPU when it loads them",
+    .needs = {CpuFeature::kVnni},
     .address = "byte n · K + k",
     .notes = "",
     .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",

@@ -130,6 +130,7 @@ constinit const Layout kVllmMxfp4 = {
     .schemes = "MXFP4 weights of experts, 16-bit activations",
     .constraints = "experts only, N % 32 = 0, K % 32 = 0, groups of 32, bf16 activations",
     .isa = "AVX-512 with BF16; vLLM itself picks the op only with AMX",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kBf16},
     .address =
         "byte (n / 32) · 16K + (k / 2) · 32 + (n % 16) · 2 + k % 2, low half when n / 16 is even",
     .notes =

@@ -113,6 +113,8 @@ constinit const Layout kVllmWna16 = {
     .schemes = "w4a16, symmetric or asymmetric, group or channel",
     .constraints = "N % 32 = 0, K % 32 = 0, even groups that divide K, bf16 or f16 activations",
     .isa = "AVX-512 (with BF16 for full accuracy); vLLM's AVX2 library lacks the op",
+    .needs = {CpuFeature::kAvx512},
+    .wants = {CpuFeature::kBf16},
     .address = "nibble ((n / 16) · K + k) · 16 + n % 16",
     .notes = "codes are unsigned also when symmetric: the kernel then subtracts 8",
     .fingerprint = "2a9146febf6fd3afaa0fe04ddd7db52b",

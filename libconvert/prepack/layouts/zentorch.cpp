@@ -79,6 +79,7 @@ constinit const Layout kZentorchWoq = {
     .schemes = "w4a16, symmetric or asymmetric, group or channel",
     .constraints = "K % 8 = 0, groups that divide K, bf16 activations",
     .isa = "AMD CPU with AVX-512",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kAmd},
     .address = "nibble n · K + k",
     .notes =
         "symmetric codes are two's complement (code XOR 8), asymmetric ones unsigned; the "
@@ -150,6 +151,7 @@ constinit const Layout kZentorchDa8w4 = {
     .schemes = "w4a8 with dynamic symmetric activations, symmetric weights, group or channel",
     .constraints = "K % 8 = 0, groups of a multiple of 4 that divide K, bf16 activations",
     .isa = "AMD CPU with AVX-512",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kAmd},
     .address = "nibble n · K + k",
     .notes =
         "two's complement (code XOR 8); the consumer reorders the weights once more at the "
@@ -202,6 +204,7 @@ constinit const Layout kZentorchInt8 = {
     .schemes = "w8a8 with dynamic symmetric activations, symmetric weights, channel or tensor",
     .constraints = "any N and K, bf16 or f32 activations",
     .isa = "AMD CPU with AVX-512",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kAmd},
     .address = "byte n · K + k",
     .notes = "the consumer reorders the weights once more at the first call",
     .fingerprint = "9655458f2cb835e1864cc8fc146481a5",
@@ -328,6 +331,7 @@ constinit const Layout kZentorchInt8Dlp = {
     .schemes = "w8a8 with dynamic symmetric activations, symmetric weights, channel or tensor",
     .constraints = "any N and K, bf16 or f32 activations",
     .isa = "AMD CPU with AVX-512 VNNI",
+    .needs = {CpuFeature::kAvx512, CpuFeature::kVnni, CpuFeature::kAmd},
     .address =
         "in the panel of w channels that begins at c: byte c · K4 + (k / 4) · 4w + "
         "(n − c) · 4 + k % 4, K4 = K rounded up to 4",

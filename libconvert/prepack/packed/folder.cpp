@@ -57,12 +57,21 @@ Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
 }
 
 std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) {
-  const std::string& recorded = folder.manifest().source_path;
-  if (recorded.empty()) return std::nullopt;
+  const Manifest& manifest = folder.manifest();
   std::error_code error;
-  std::filesystem::path path = std::filesystem::canonical(folder.path() / recorded, error);
-  if (error || !std::filesystem::is_regular_file(path / "config.json", error)) return std::nullopt;
-  return path;
+  if (!manifest.source_path.empty()) {
+    std::filesystem::path path =
+        std::filesystem::canonical(folder.path() / manifest.source_path, error);
+    if (!error && std::filesystem::is_regular_file(path / "config.json", error)) return path;
+  }
+  // The folder was moved, or the cache is another one: the model may be there all the same.
+  const std::filesystem::path cache = HubCacheFolder();
+  if (!manifest.source_hub || cache.empty()) return std::nullopt;
+  const HubOrigin& hub = *manifest.source_hub;
+  Result<std::filesystem::path> found =
+      FindSnapshot(cache, {.name = hub.name, .revision = hub.commit});
+  if (!found.ok()) return std::nullopt;
+  return *std::move(found);
 }
 
 namespace {

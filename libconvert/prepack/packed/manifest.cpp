@@ -76,7 +76,7 @@ void WriteHead(const Manifest& manifest, JsonWriter& json) {
   json.MemberText("target", manifest.target);
   json.MemberText("activation_dtype", DTypeName(manifest.activation_dtype));
   json.MemberText("scales", manifest.exact_scales ? "exact" : "runtime");
-  if (!manifest.accepted.names().empty()) json.Member("accepted", manifest.accepted.names());
+  if (!manifest.accepted.empty()) json.Member("accepted", manifest.accepted.texts());
   if (manifest.run) json.Member("run", IdentityJson(*manifest.run));
   json.Key("source");
   json.BeginObject();
@@ -84,6 +84,10 @@ void WriteHead(const Manifest& manifest, JsonWriter& json) {
   json.MemberText("fingerprint", manifest.source_fingerprint);
   json.Member("quantization_config", manifest.source_quantization_config);
   if (!manifest.source_path.empty()) json.MemberText("path", manifest.source_path);
+  if (manifest.source_hub) {
+    json.Member("hub",
+                {{"name", manifest.source_hub->name}, {"commit", manifest.source_hub->commit}});
+  }
   json.EndObject();
   json.Key("layouts");
   json.BeginObject();

@@ -17,9 +17,10 @@
 
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
+#include "prepack/container/hub_cache.h"
 #include "prepack/container/json.h"
 #include "prepack/container/safetensors.h"
-#include "prepack/formats/finding.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/format.h"
 #include "prepack/layouts/blocked_desc.h"
 #include "prepack/layouts/layout.h"
@@ -106,6 +107,8 @@ struct Manifest {
   // From the packed folder to the source when it was packed, relative; empty: unknown. Only a hint
   // where to look: what the source is, the fingerprint says.
   std::string source_path;
+  // The model of the hub that the source was, if it lay in a cache of the hub. As much a hint.
+  std::optional<HubOrigin> source_hub;
   Json source_quantization_config;
   std::map<std::string, LayoutRecord> layouts;
   std::map<std::string, ModuleRecord> modules;

@@ -250,16 +250,31 @@ std::string ReadSourcePath(JsonFields& source) {
   return path;
 }
 
+// Present if the source lay in a cache of the hub.
+std::optional<HubOrigin> ReadSourceHub(JsonFields& source) {
+  if (!source.Has("hub")) return std::nullopt;
+  JsonFields fields = source.In(*source.Object("hub"), "hub");
+  HubOrigin origin{.name = fields.Text("name"), .commit = fields.Text("commit")};
+  const std::optional<HubName> name = ParseHubName(origin.name);
+  if (!name || !name->revision.empty() || !IsHubCommit(origin.commit)) {
+    fields.Keep(Malformed(fields.where(), "not a model of the hub")
+                    .Found(Printable(origin.Text()))
+                    .Expected("a name as ORG/NAME and a commit of 40 hexadecimal digits"));
+  }
+  return origin;
+}
+
 // Present if the user has accepted findings.
 void ReadAccepted(JsonFields& fields, Manifest& manifest) {
   if (!fields.Has("accepted")) return;
   Result<AcceptedFindings> accepted =
-      AcceptedFindings::Make(fields.Texts("accepted"), fields.where());
+      AcceptedFindings::Make(fields.Texts("accepted"), AcceptedBy::kConversion, fields.where());
   if (accepted.ok()) {
     manifest.accepted = *std::move(accepted);
   } else {
     fields.Keep(
-        Malformed(fields.where(), "field \"accepted\" names a finding that cannot be accepted"));
+        Malformed(fields.where(), "field \"accepted\" names a finding that cannot be accepted")
+            .Found(accepted.status().found()));
   }
 }
 
@@ -293,6 +308,7 @@ void ReadHead(JsonFields& fields, Manifest& manifest) {
   manifest.source_fingerprint = source.Text("fingerprint");
   manifest.source_quantization_config = *source.Object("quantization_config");
   manifest.source_path = ReadSourcePath(source);
+  manifest.source_hub = ReadSourceHub(source);
 }
 
 }  // namespace

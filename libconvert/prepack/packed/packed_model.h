@@ -11,7 +11,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
-#include "prepack/formats/finding.h"
+#include "prepack/formats/accepted.h"
 #include "prepack/formats/format.h"
 
 namespace prepack {

@@ -18,6 +18,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
+#include "prepack/kernels/strip_products.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/panel.h"
 #include "prepack/verify/decoded_weights.h"
@@ -30,8 +31,6 @@
 namespace prepack {
 namespace {
 
-// A panel has this many weights: some MiB of f64.
-constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
 // With more channels, outputs would need more memory than weights.
 constexpr uint64_t kMostPanelChannels = 4096;
 // A slab with the fewest channels has as many weights as a panel.
@@ -46,13 +45,21 @@ uint64_t UnitOfSlabs(const PackedModule& packed) {
   return std::lcm(std::lcm(of_models, kSecondInputsUnit), std::lcm(cut.cols, kPanelColsMultiple));
 }
 
-// Output channels of a panel: a multiple of what the layout, its strips and the models require.
-uint64_t PanelChannels(const PackedModule& packed, uint64_t inputs) {
+// The first multiple of `unit` that is one of what the layout and its strips require.
+uint64_t CommonMultiple(const PackedModule& packed, uint64_t unit) {
   const TileCut cut = packed.layout().cut(packed.request());
-  uint64_t unit = kModelBlock;
-  while (unit % cut.rows != 0 || unit % cut.strip_rows != 0) unit += kModelBlock;
+  return std::lcm(unit, std::lcm(cut.rows, cut.strip_rows));
+}
+
+// `inputs` at once: all of them, or those of a slab.
+ProductCut CutInto(const PackedModule& packed, uint64_t inputs) {
+  const uint64_t unit = CommonMultiple(packed, kModelBlock);
   const uint64_t most = std::min(kPanelWeights / inputs, kMostPanelChannels);
-  return std::max<uint64_t>(1, most / unit) * unit;
+  return {.k = packed.request().k,
+          .slab_inputs = inputs,
+          .channels = std::max<uint64_t>(1, most / unit) * unit,
+          .unit = unit,
+          .step = CommonMultiple(packed, kStripChannels)};
 }
 
 }  // namespace
@@ -69,9 +76,7 @@ std::optional<InputSlab> ProductCut::Slab(uint64_t index) const {
 
 Result<ProductCut> CutProducts(const PackedModule& packed) {
   const uint64_t k = packed.request().k;
-  if (k <= kMostWholeInputs) {
-    return ProductCut{.k = k, .slab_inputs = k, .channels = PanelChannels(packed, k)};
-  }
+  if (k <= kMostWholeInputs) return CutInto(packed, k);
   const uint64_t unit = UnitOfSlabs(packed);
   if (unit > kMostWholeInputs) {
     return Unsupported(fmt::format("module {}", packed.name()),
@@ -81,8 +86,7 @@ Result<ProductCut> CutProducts(const PackedModule& packed) {
             fmt::format("{} input channels in groups of {}", k, packed.request().scheme.group_size))
         .Expected(fmt::format("at most {}, or groups of a multiple of 128", kMostWholeInputs));
   }
-  const uint64_t inputs = std::max<uint64_t>(1, kSlabInputs / unit) * unit;
-  return ProductCut{.k = k, .slab_inputs = inputs, .channels = PanelChannels(packed, inputs)};
+  return CutInto(packed, std::max<uint64_t>(1, kSlabInputs / unit) * unit);
 }
 
 namespace {
@@ -340,6 +344,10 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
     module.gemm = std::move(products->gemm);
     JudgeProducts(bars, module, levels.gemm);
     JudgeForm(products->form, record, module, levels.gemm);
+    if (!products->weights.none()) {
+      module.state(Level::kGemm) = LevelState::kFailed;
+      levels.gemm.FailModule(module.module, products->weights.Describe());
+    }
   }
   if (check_.judge_quality) {
     module.quality = products->quality;

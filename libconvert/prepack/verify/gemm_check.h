@@ -26,6 +26,11 @@ namespace prepack {
 // fewer, or little more.
 inline constexpr uint64_t kMostWholeInputs = uint64_t{1} << 16;
 
+// A panel that all rows are multiplied with has this many weights: some MiB of f64.
+inline constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
+// One that is only compared: weights that the caches hold.
+inline constexpr uint64_t kChannelWeights = uint64_t{1} << 18;
+
 // Outputs of a primitive, of all activations together, that are kept at a time.
 inline constexpr uint64_t kMaxOutputs = uint64_t{1} << 26;
 // Activations of a slab that a primitive is given at once, zeros everywhere else among them.
@@ -38,6 +43,8 @@ struct ProductCut {
   uint64_t k = 0;
   uint64_t slab_inputs = 0;  // of a slab; K: all of them at once
   uint64_t channels = 0;     // output channels of a panel; the last one may have fewer
+  uint64_t unit = 0;         // a panel begins at a multiple of so many
+  uint64_t step = 0;         // and ends at one of these, or at N
 
   uint64_t slabs() const;
   // None: all input channels at once.

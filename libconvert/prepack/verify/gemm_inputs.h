@@ -14,8 +14,8 @@
 //
 //   recorded: the rows that the user gives.
 //
-//   one-hot: up to 64 rows that are zero except for one channel per group. Together they reach
-//   every group of the module: with more than 64 groups, row i reaches groups i, i + 64, ….
+//   one-hot: up to 16 rows that are zero except for one channel per group. Together they reach
+//   every group of the module: with more than 16 groups, row i reaches groups i, i + 16, ….
 
 #include <cstdint>
 #include <optional>
@@ -42,7 +42,7 @@ struct InputBatch {
 inline constexpr uint64_t kGaussianRows = 64;
 inline constexpr uint64_t kOutlierRows = 8;
 inline constexpr uint64_t kMaxRecordedRows = 64;
-inline constexpr uint64_t kMaxHotRows = 64;
+inline constexpr uint64_t kMaxHotRows = 16;
 // The batch with all Gaussian rows; the ones before it are its first rows.
 inline constexpr size_t kAllGaussianRows = 2;
 
@@ -78,6 +78,10 @@ class GemmInputs {
   std::span<const uint64_t> order() const { return order_; }
   // Column i of `exact` is input channel channels()[i] of the model; empty: input channel i.
   std::span<const uint64_t> channels() const { return channels_; }
+
+  uint64_t ModelInput(uint64_t column) const {
+    return channels_.empty() ? column : channels_[column];
+  }
 
   const std::vector<InputBatch>& batches() const { return batches_; }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -22,6 +23,8 @@
 #include "prepack/gemm/model_operands.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
+#include "prepack/verify/channel_check.h"
+#include "prepack/verify/channel_panels.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/packed_operands.h"
@@ -57,6 +60,11 @@ double DecibelOfZeros(const Figure& figure) {
   return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
 }
 
+// Rows that are zero but for some channels.
+bool IsHot(const InputBatch& batch) {
+  return batch.name == "one-hot";
+}
+
 // What one panel adds to the figures.
 struct PanelSums {
   bool zeros = true;                   // every weight of the panel is zero in the source
@@ -64,6 +72,7 @@ struct PanelSums {
   std::vector<FigureSums> end_to_end;  // by batch
   FigureSums agreement;
   BaselineProductSums baseline;
+  DecodedDifferences weights;
 
   void Merge(const PanelSums& other);
 };
@@ -79,11 +88,13 @@ void PanelSums::Merge(const PanelSums& other) {
   }
   agreement.Merge(other.agreement);
   baseline.Merge(other.baseline);
+  weights = Together(std::array{weights, other.weights});
 }
 
 // Memory of one thread.
 struct Scratch {
   TruthPanel truth;
+  ChannelScratch channels;
   UnpackBuffers unpack;
   std::vector<float> model;   // [rows, channels]
   std::vector<float> second;  // [kSecondRows, channels]
@@ -105,17 +116,22 @@ class ModuleMultiplication {
   Status Prepare();
   Status PrepareSlab(const std::optional<InputSlab>& slab);
   Status RunPrimitive();
+  bool MultipliesAll() const;
   Status RunPanels(Progress& progress);
   Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
   // The model of the first rows of the inputs.
-  Status MakeModel(uint64_t rows);
+  Result<std::unique_ptr<KernelModel>> MakeModel(uint64_t rows, std::span<const float> x) const;
   Status RunBatches(const PackedProblem& whole);
   // Why the primitive should not multiply the batch although it could; empty if it should.
   std::string_view WhyTooMuch(const GemmInfo& described, const InputBatch& batch) const;
   uint64_t RowsAtOnce(const InputBatch& batch) const;
   Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
-  Status RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch, PanelSums& sums);
+  // A panel of the sample, and if its weights are all zero, others, until one is not.
+  Status RunSampled(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
+  Status RunAll(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
+  // What every output channel gets.
+  Status RunChannels(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
   Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
   Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
   void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
@@ -137,8 +153,12 @@ class ModuleMultiplication {
   std::optional<BaselineProduct> baseline_;
   std::string no_quality_;
   bool modelled_ = true;
+  // Of the dense rows, or of the first ones alone.
   std::unique_ptr<KernelModel> model_;
   uint64_t model_rows_ = 0;
+  std::optional<ChannelCheck> channels_;  // none: no model knows the form of the weights
+  std::vector<ChannelPanel> panels_;      // of all output channels
+  std::vector<ChannelPanel> sample_;      // of those that all rows are multiplied with
   WeightRounding rounding_ = WeightRounding::kNone;
   std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
@@ -179,6 +199,7 @@ Status ModuleMultiplication::Prepare() {
 
 Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   // Free what the previous slab took.
+  channels_.reset();
   truth_.reset();
   model_.reset();
   inputs_.reset();
@@ -192,19 +213,32 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
     operands_ = std::move(operands);
     bias_ = operands_->Bias();
   }
-  PREPACK_TRY(MakeModel(inputs_->rows()));
-
-  const std::vector<double> activations = model_->Activations();
-  truth_.emplace(packed_, source_, *inputs_, activations);
+  model_rows_ = inputs_->dense_rows();
+  PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
+  const std::span hot = inputs_->given().subspan(model_rows_ * inputs_->columns());
+  PREPACK_TRY_ASSIGN(std::unique_ptr<KernelModel> hot_model, MakeModel(inputs_->hot().size(), hot));
+  truth_.emplace(packed_, source_, *inputs_, *model_, *hot_model);
   PREPACK_TRY(truth_->AddBias());
-  activations_.clear();
-  activations_.reserve(kSecondRows * inputs_->k());
-  for (uint64_t row = 0; row < kSecondRows; ++row) {
-    std::ranges::transform(std::span(activations).subspan(row * inputs_->columns(), inputs_->k()),
-                           std::back_inserter(activations_),
-                           [](double x) { return static_cast<float>(x); });
+  if (modelled_) {
+    channels_.emplace(packed_, *operands_, *truth_,
+                      *WeightRoundingOf(packed_.layout(), packed_.request()), std::move(hot_model));
   }
-  return FindBaseline();
+  activations_.resize(kSecondRows * inputs_->k());
+  for (uint64_t i = 0; i < activations_.size(); ++i) {
+    activations_[i] = static_cast<float>(model_->Activation(i / inputs_->k(), i % inputs_->k()));
+  }
+  PREPACK_TRY(FindBaseline());
+  panels_ = CutChannels(packed_, cut_, kChannelWeights);
+  sample_ = MultipliesAll() ? CutChannels(packed_, cut_, kPanelWeights)
+                            : SampledChannels(packed_, cut_, options_.sampled_weights);
+  return {};
+}
+
+// What the user gave numbers for is judged on all output channels.
+bool ModuleMultiplication::MultipliesAll() const {
+  const bool recorded = std::ranges::any_of(
+      inputs_->batches(), [](const InputBatch& batch) { return batch.name == "recorded"; });
+  return options_.sampled_weights == UINT64_MAX || !modelled_ || recorded || baseline_.has_value();
 }
 
 Status ModuleMultiplication::FindBaseline() {
@@ -220,12 +254,14 @@ Status ModuleMultiplication::FindBaseline() {
 }
 
 // The operands of the model point into the mapped file, which is only touched inside a visit.
-Status ModuleMultiplication::MakeModel(uint64_t rows) {
+Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
+    uint64_t rows, std::span<const float> x) const {
   const ModelInput input{.m = rows,
                          .dtype = InputDType(packed_),
-                         .x = inputs_->given().first(rows * inputs_->columns()),
+                         .x = x.first(rows * inputs_->columns()),
                          .slab = inputs_->slab()};
-  Status made;
+  std::unique_ptr<KernelModel> made;
+  Status status;
   PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
     // No model knows this form. We only need its activations, which equal those of the plain
@@ -235,15 +271,14 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
                   : MakeKernelModel(kVllmInt8Plain.id,
                                     operands_->With(weight.first(request.n * request.k)), input);
     if (model.ok()) {
-      model_ = *std::move(model);
-      model_rows_ = rows;
+      made = *std::move(model);
     } else {
-      made = model.status();
+      status = model.status();
     }
   }));
   // The layout took the module, so if its model does not, that is a limit of the model.
-  if (!made.ok()) return Unsupported(fmt::format("module {}", packed_.name()), made.ToString());
-  return {};
+  if (!status.ok()) return Unsupported(fmt::format("module {}", packed_.name()), status.ToString());
+  return made;
 }
 
 Status ModuleMultiplication::RunPrimitive() {
@@ -261,7 +296,11 @@ Status ModuleMultiplication::RunPrimitive() {
       },
       VisitThreads::kAny);
   // If the primitive multiplied all batches, the model only has to confirm a few rows.
-  if (status.ok() && primitive_is_first() && modelled_) return MakeModel(kSecondRows);
+  if (status.ok() && primitive_is_first() && modelled_) {
+    model_rows_ = kSecondRows;
+    PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
+    return {};
+  }
   if (!status.ok() || ran.ok()) return status;
   if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
     if (!modelled_) return ran;
@@ -367,7 +406,8 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
     scratch.second[i] += BiasOf(bias_, n0 + i % channels);
   }
   // The report names what multiplied the first panel.
-  if (n0 == 0) second_name_ = fmt::format("{}, unpacked weights as f32", info.implementation);
+  if (n0 == sample_.front().n0)
+    second_name_ = fmt::format("{}, unpacked weights as f32", info.implementation);
   return {};
 }
 
@@ -386,34 +426,63 @@ std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t n0, ui
                                                    Scratch& scratch) const {
   if (primitive_is_first()) return Columns(batch, n0, channels, scratch);
   const InputBatch& rows = inputs_->batches()[batch];
+  if (IsHot(rows)) return scratch.channels.y;
   return std::span(scratch.model).subspan(rows.first * channels, rows.rows * channels);
 }
 
-Status ModuleMultiplication::RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch,
-                                      PanelSums& sums) {
-  Status status = truth_->Compute(rounding_, n0, channels, scratch.truth);
-  if (status.ok() && modelled_) status = RunModel(n0, channels, scratch);
-  const bool unpack = options_.engine != nullptr && primitive_y_.empty();
-  if (status.ok() && unpack) status = RunSecond(n0, channels, scratch);
-  if (!status.ok()) return status;
-
+Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums) {
+  const auto [n0, channels] = panel;
+  PREPACK_TRY(truth_->Compute(rounding_, n0, channels, scratch.truth));
+  if (modelled_) PREPACK_TRY(RunModel(n0, channels, scratch));
+  if (options_.engine != nullptr && primitive_y_.empty()) {
+    PREPACK_TRY(RunSecond(n0, channels, scratch));
+  }
+  if (channels_) {
+    DecodedDifferences differences;  // are found once, with all channels
+    PREPACK_TRY(channels_->Run(rounding_, n0, channels, scratch.channels, differences));
+  }
   const std::vector<InputBatch>& batches = inputs_->batches();
-  sums.kernel.resize(batches.size());
-  sums.end_to_end.resize(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
     const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
     const uint64_t first = batches[i].first * channels;
     const std::span<const float> y = First(i, n0, channels, scratch);
-    sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
+    // Hot rows meet all channels.
+    if (!channels_ || !IsHot(batches[i])) {
+      sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
+    }
     sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
     if (baseline_ && i == baseline_->batch()) {
-      status = baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline);
-      if (!status.ok()) return status;
+      PREPACK_TRY(baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline));
     }
   }
   AddAgreement(n0, channels, scratch, sums.agreement);
-  sums.zeros =
-      std::ranges::all_of(scratch.truth.weights, [](double weight) { return weight == 0; });
+  sums.zeros = sums.zeros && std::ranges::all_of(scratch.truth.weights,
+                                                 [](double weight) { return weight == 0; });
+  return {};
+}
+
+Status ModuleMultiplication::RunSampled(const ChannelPanel& panel, Scratch& scratch,
+                                        PanelSums& sums) {
+  PREPACK_TRY(RunAll(panel, scratch, sums));
+  // Outputs of zeros prove nothing.
+  for (const ChannelPanel& other : panels_) {
+    if (!sums.zeros) return {};
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    PREPACK_TRY(RunAll(other, scratch, sums));
+  }
+  return {};
+}
+
+Status ModuleMultiplication::RunChannels(const ChannelPanel& panel, Scratch& scratch,
+                                         PanelSums& sums) {
+  const auto [n0, channels] = panel;
+  PREPACK_TRY(channels_->Run(rounding_, n0, channels, scratch.channels, sums.weights));
+  const size_t hot = inputs_->batches().size() - 1;
+  const std::span<const float> y =
+      primitive_is_first() ? Columns(hot, n0, channels, scratch) : std::span(scratch.channels.y);
+  sums.kernel[hot].Add({.n0 = n0, .rows = inputs_->hot().size(), .channels = channels},
+                       scratch.channels.truth.kernel, y);
+  sums.zeros = scratch.channels.truth.zeros;
   return {};
 }
 
@@ -441,18 +510,24 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch&
 }
 
 Status ModuleMultiplication::RunPanels(Progress& progress) {
-  const uint64_t n = packed_.request().n;
-  const uint64_t panels = CeilDiv(n, cut_.channels);
-  const auto threads = static_cast<unsigned>(std::min<uint64_t>(options_.threads, panels));
+  const size_t sampled = sample_.size();
+  const size_t count = sampled + (channels_ ? panels_.size() : 0);
+  const auto threads = static_cast<unsigned>(std::min<size_t>(options_.threads, count));
   std::vector<Scratch> scratch(threads);
-  std::vector<PanelSums> sums(panels);
-  Status status = ParallelFor(panels, threads, [&](size_t panel, unsigned worker) -> Status {
+  std::vector<PanelSums> sums(count);
+  Status status = ParallelFor(count, threads, [&](size_t i, unsigned worker) -> Status {
     if (CancellationRequested()) return Interrupted(packed_.name());
-    const uint64_t n0 = panel * cut_.channels;
-    const uint64_t channels = std::min(cut_.channels, n - n0);
-    Status ran = RunPanel(n0, channels, scratch[worker], sums[panel]);
-    if (ran.ok()) progress.Add(channels * inputs_->k());
-    return ran;
+    sums[i].kernel.resize(inputs_->batches().size());
+    sums[i].end_to_end.resize(inputs_->batches().size());
+    if (i < sampled) {
+      PREPACK_TRY(RunSampled(sample_[i], scratch[worker], sums[i]));
+      if (!channels_) progress.Add(sample_[i].channels * inputs_->k());
+      return {};
+    }
+    const ChannelPanel& panel = panels_[i - sampled];
+    PREPACK_TRY(RunChannels(panel, scratch[worker], sums[i]));
+    progress.Add(panel.channels * inputs_->k());
+    return {};
   });
   for (const PanelSums& panel : sums) {
     if (status.ok()) sums_.Merge(panel);
@@ -463,6 +538,7 @@ Status ModuleMultiplication::RunPanels(Progress& progress) {
 ModuleProducts ModuleMultiplication::Collect() const {
   ModuleProducts products;
   products.form = form_;
+  products.weights = sums_.weights;
   GemmFigures& gemm = products.gemm;
   const std::string model = fmt::format("model of {}", packed_.layout().id);
   gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
@@ -470,6 +546,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
   gemm.activations =
       primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
+  for (const ChannelPanel& panel : sample_) gemm.channels += panel.channels;
   gemm.inputs.reserve(batches_.size());
   for (size_t i = 0; i < batches_.size(); ++i) {
     gemm.inputs.push_back({.input = std::string(batches_[i].name),

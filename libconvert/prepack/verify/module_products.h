@@ -17,6 +17,7 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/gemm/engine.h"
 #include "prepack/packed/folder.h"
+#include "prepack/verify/decoded_weights.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
 
@@ -27,6 +28,8 @@ struct ProductOptions {
   bool repack = false;                   // see PackedProblem
   const Checkpoint* recorded = nullptr;  // see GemmInputs
   const Checkpoint* baseline = nullptr;  // the unquantized model
+  // Of each module, that are multiplied with all activations (channel_panels.h).
+  uint64_t sampled_weights = UINT64_MAX;
   unsigned threads = 1;
 };
 
@@ -35,6 +38,7 @@ struct ModuleProducts {
   // What the primitive says of the form of the weights: kUnsupported when it wants another one
   // here, kUnavailable when there is none for them.
   Status form;
+  DecodedDifferences weights;  // that the model of the kernel reads, from the source's
   std::optional<QualityFigures> quality;
   std::string no_quality;  // why there are no figures although there is a baseline
 };

@@ -115,6 +115,27 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
   FillAs(rounding, layout, request, decoded, operands);
 }
 
+double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale) {
+  switch (rounding) {
+    case WeightRounding::kNone:
+      return Operand<WeightRounding::kNone>(step, scale);
+    case WeightRounding::kToF32:
+      return Operand<WeightRounding::kToF32>(step, scale);
+    case WeightRounding::kToBF16:
+      return Operand<WeightRounding::kToBF16>(step, scale);
+    case WeightRounding::kToActivation:
+      return to_f16 ? Operand<WeightRounding::kToActivation>(step, scale)
+                    : Operand<WeightRounding::kToBF16>(step, scale);
+    case WeightRounding::kFp8:
+      return Operand<WeightRounding::kFp8>(step, scale);
+    case WeightRounding::kFp8ToBF16:
+      return Operand<WeightRounding::kFp8ToBF16>(step, scale);
+    case WeightRounding::kDequantized:
+      return Operand<WeightRounding::kDequantized>(step, scale);
+  }
+  return 0;
+}
+
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
   const uint64_t inputs = decoded.inputs();
   const std::vector<uint64_t> runs = RunsOf(decoded.group_of);
@@ -270,21 +291,22 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 }  // namespace
 
 GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
-                     const GemmInputs& inputs, std::span<const double> activations)
+                     const GemmInputs& inputs, const KernelModel& dense, const KernelModel& hot)
     : packed_(packed), source_(source), inputs_(inputs) {
   const uint64_t k = inputs.k();
   const std::span<const uint64_t> order = inputs.order();
+  const std::vector<double> activations = dense.Activations();
   kernel_dense_.resize(inputs.dense_rows() * k);
   for (uint64_t row = 0; row < inputs.dense_rows(); ++row) {
-    const std::span line = activations.subspan(row * inputs.columns(), k);
-    for (uint64_t j = 0; j < k; ++j) kernel_dense_[row * k + order[j]] = line[j];
+    const double* line = &activations[row * inputs.columns()];
+    double* to = &kernel_dense_[row * k];
+    for (uint64_t j = 0; j < k; ++j) to[order[j]] = line[j];
   }
-  kernel_hot_.resize(inputs.hot().size());
+  std::vector<uint64_t> places(k);  // where the input channels are in the packed module
+  for (uint64_t j = 0; j < k; ++j) places[order[j]] = j;
+  kernel_hot_ = inputs.hot();
   for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
-    const std::span line = activations.subspan((inputs.dense_rows() + row) * inputs.columns(), k);
-    for (uint64_t j = 0; j < k; ++j) {
-      if (line[j] != 0) kernel_hot_[row].push_back({.k = order[j], .value = line[j]});
-    }
+    for (HotInput& input : kernel_hot_[row]) input.value = hot.Activation(row, places[input.k]);
   }
 }
 
@@ -304,23 +326,25 @@ Status GemmTruth::AddBias() {
   return {};
 }
 
-Status GemmTruth::Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
-  if (inputs_.slab() && packed_.request().reordered) return Gather(n0, channels, panel);
-  return DecodeSourceRows(source_, packed_, n0, channels, panel.decoded, inputs_.slab());
+Status GemmTruth::Decode(uint64_t n0, uint64_t channels, DecodedRows& decoded,
+                         DecodedRows& scattered) const {
+  if (inputs_.slab() && packed_.request().reordered) {
+    return Gather(n0, channels, decoded, scattered);
+  }
+  return DecodeSourceRows(source_, packed_, n0, channels, decoded, inputs_.slab());
 }
 
 // With act-order, the input channels of a slab lie anywhere, so all are decoded, for a few output
 // channels at a time.
-Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
+Status GemmTruth::Gather(uint64_t n0, uint64_t channels, DecodedRows& out,
+                         DecodedRows& from) const {
   const std::span<const uint64_t> inputs = inputs_.channels();
-  DecodedRows& out = panel.decoded;
   out.steps.resize(channels * inputs.size());
   out.scales.clear();
   out.group_of.resize(inputs.size());
   for (uint64_t first = 0; first < channels; first += kGatheredChannels) {
     const uint64_t count = std::min(kGatheredChannels, channels - first);
-    PREPACK_TRY(DecodeSourceRows(source_, packed_, n0 + first, count, panel.scattered));
-    const DecodedRows& from = panel.scattered;
+    PREPACK_TRY(DecodeSourceRows(source_, packed_, n0 + first, count, from));
     for (uint64_t row = 0; row < count; ++row) {
       float* to = &out.steps[(first + row) * inputs.size()];
       for (const uint64_t k : inputs) *to++ = from.steps[row * from.inputs() + k];
@@ -328,14 +352,14 @@ Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) cons
     out.scales.insert(out.scales.end(), from.scales.begin(), from.scales.end());
   }
   std::ranges::transform(inputs, out.group_of.begin(),
-                         [&](uint64_t k) { return panel.scattered.group_of[k]; });
+                         [&](uint64_t k) { return from.group_of[k]; });
   return {};
 }
 
 Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
                           TruthPanel& panel) const {
   const PackRequest& request = packed_.request();
-  PREPACK_TRY(Decode(n0, channels, panel));
+  PREPACK_TRY(Decode(n0, channels, panel.decoded, panel.scattered));
   panel.weights.resize(channels * inputs_.k());
   panel.kernel.resize(inputs_.rows() * channels);
   panel.exact.resize(panel.kernel.size());

@@ -40,6 +40,8 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
                        const DecodedRows& decoded, std::span<float> operands);
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights);
+// The operand of one weight. `to_f16`: activations are f16, not bf16.
+double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale);
 
 // What a GEMM on one packed module should give: in f64, from the source, decoded by the second
 // path.
@@ -61,10 +63,10 @@ struct TruthRows {
 
 class GemmTruth {
  public:
-  // The arguments must outlive the truth. `activations`: the inputs as the kernel multiplies them,
-  // in packed order, [rows, columns of the inputs].
+  // `dense` and `hot` are models of the kernel, given these rows of the inputs: whose activations
+  // are those that the kernel multiplies. The other arguments must outlive the truth.
   GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
-            std::span<const double> activations);
+            const KernelModel& dense, const KernelModel& hot);
 
   // Adds the bias that the source gives the module, if any; without it, y has none.
   Status AddBias();
@@ -73,9 +75,17 @@ class GemmTruth {
   // decoder.
   Status Compute(WeightRounding rounding, uint64_t n0, uint64_t channels, TruthPanel& panel) const;
 
+  // The weights of these channels in the order of inputs.exact(). `scattered`: memory.
+  Status Decode(uint64_t n0, uint64_t channels, DecodedRows& decoded, DecodedRows& scattered) const;
+
+  const PackedModule& packed() const { return packed_; }
+  const GemmInputs& inputs() const { return inputs_; }
+  // Hot rows as the kernel multiplies them, and the bias as it adds it, [N] or none.
+  std::span<const std::vector<HotInput>> kernel_hot() const { return kernel_hot_; }
+  std::span<const double> kernel_bias() const { return kernel_bias_; }
+
  private:
-  Status Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
-  Status Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
+  Status Gather(uint64_t n0, uint64_t channels, DecodedRows& out, DecodedRows& from) const;
   void Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
                 std::span<double> y) const;
 

@@ -253,10 +253,10 @@ Status Verification::RunExactness(const Checkpoint& source) {
   LevelResult& result = level(Level::kExactness);
   result = std::move(exactness);
   JudgeDecisions(folder_.manifest(), source, model, options_.strict, result);
-  if (!accepted.names().empty()) {
+  if (!accepted.empty()) {
     result.notes.push_back({"", "prepack.json",
                             fmt::format("the user accepted these findings in the source: {}",
-                                        fmt::join(accepted.names(), ", "))});
+                                        fmt::join(accepted.texts(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
   return NoteWeightSizes(model, result);
@@ -315,7 +315,8 @@ ProductOptions Verification::ProductChoice() const {
   return {.engine = nullptr,
           .repack = options_.repack,
           .recorded = recorded_ ? &*recorded_ : nullptr,
-          .baseline = JudgesQuality() ? &*baseline_ : nullptr};
+          .baseline = JudgesQuality() ? &*baseline_ : nullptr,
+          .sampled_weights = options_.sampled_weights};
 }
 
 // A checkpoint is decoded by its own config.

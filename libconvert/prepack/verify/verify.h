@@ -30,6 +30,9 @@ struct SampleChoice {
   uint64_t seed = 0;
 };
 
+// Of each module, which are multiplied with all activations unless all are.
+inline constexpr uint64_t kSampledWeights = uint64_t{1} << 17;
+
 struct VerifyOptions {
   std::filesystem::path folder;
   // None: where the manifest says, if it is there. Without a source exactness and GEMM do not run.
@@ -40,6 +43,9 @@ struct VerifyOptions {
   EngineChoice engine = EngineChoice::kOneDnn;
   // Let oneDNN reorder weights whose form is not what its primitive wants here.
   bool repack = false;
+  // Weights of each module that are multiplied with all activations, if it has more; UINT64_MAX:
+  // all. The weights themselves are compared in any case.
+  uint64_t sampled_weights = kSampledWeights;
   // What was decided otherwise than the source says fails exactness.
   bool strict = false;
   std::vector<SqnrBar> min_sqnr;       // the last one that speaks of a module decides

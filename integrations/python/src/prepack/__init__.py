@@ -1,14 +1,80 @@
-"""Opens folders that `prepack convert` made.
+"""prepack: repacks quantized LLM checkpoints for CPU kernels, from Python.
 
-    folder = prepack.open("packed")
-    weight = folder["model.layers.0.mlp.up_proj"].parts["weight"].numpy()
+    plan = prepack.plan("Llama-3-8B-AWQ", target="vllm-cpu")
+    prepack.convert("Llama-3-8B-AWQ", "packed", target="vllm-cpu", progress=True)
+    prepack.verify("packed").raise_if_bad()
+    weight = prepack.open("packed")["model.layers.0.mlp.up_proj"].parts["weight"].numpy()
 
-Tensors are views of the mapped files: nothing is read before it is used, and nothing is copied.
+docs/python.md describes it. What needs numpy and safetensors (`open`, `arrays`) imports them when it
+is first used.
 """
 
-from prepack.errors import FolderError
-from prepack.folder import Folder, Layout, Module, Source
-from prepack.folder import open_folder as open
-from prepack.part import Part
+from __future__ import annotations
 
-__all__ = ["Folder", "FolderError", "Layout", "Module", "Part", "Source", "open"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from prepack.commands import (
+    check,
+    convert,
+    diff,
+    inspect,
+    inspect_at,
+    inspect_find,
+    inspect_layout,
+    inspect_values,
+    merge,
+    plan,
+    targets,
+    verify,
+)
+from prepack.errors import (
+    CancelledError,
+    CheckFailedError,
+    CrashedError,
+    Error,
+    FolderError,
+    MalformedError,
+    SystemFailedError,
+    UnavailableError,
+    UnsupportedError,
+    UsageError,
+)
+from prepack.record import Page
+from prepack.results import Progress
+from prepack.tool import tool_path
+
+if TYPE_CHECKING:
+    from prepack.module_arrays import Arrays, arrays
+    from prepack.folder import Folder, Layout, Module, Source
+    from prepack.folder import open_folder as open
+    from prepack.part import Part
+
+# Name → module that it is in, and its name there.
+_LATER = {
+    "Arrays": ("prepack.module_arrays", "Arrays"),
+    "arrays": ("prepack.module_arrays", "arrays"),
+    "Folder": ("prepack.folder", "Folder"),
+    "Layout": ("prepack.folder", "Layout"),
+    "Module": ("prepack.folder", "Module"),
+    "Part": ("prepack.part", "Part"),
+    "Source": ("prepack.folder", "Source"),
+    "open": ("prepack.folder", "open_folder"),
+}
+
+__all__ = [
+    "Arrays", "CancelledError", "CheckFailedError", "CrashedError", "Error", "Folder", "FolderError",
+    "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
+    "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "convert", "diff",
+    "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
+    "plan", "targets", "tool_path", "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'prepack' has no attribute {name!r}")
+    module, attribute = _LATER[name]
+    value = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value

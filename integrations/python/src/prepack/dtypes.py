@@ -6,7 +6,7 @@ are. torch has them all, but for those that no version of it has.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Sequence
 
 
 class DType(NamedTuple):
@@ -41,7 +41,7 @@ DTYPES = {
 }
 
 
-def tensor_bytes(dtype, shape):
+def tensor_bytes(dtype: str, shape: Sequence[int]) -> Optional[int]:
     """Size of a tensor in bytes; None where its elements do not fill whole bytes."""
     bits = DTYPES[dtype].bits
     for size in shape:

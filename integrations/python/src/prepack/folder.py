@@ -7,11 +7,13 @@ mean to read the whole model: that is what `prepack verify` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+
+from numpy.typing import NDArray
 
 from prepack.dtypes import tensor_bytes
 from prepack.errors import FolderError
@@ -57,19 +59,19 @@ class Module:
     parts: Mapping[str, Part]
     record: Mapping[str, Any] = field(repr=False)
 
-    def as_numpy(self):
+    def as_numpy(self) -> Dict[str, NDArray[Any]]:
         """part name → read-only view of the mapped file."""
         return {name: part.numpy() for name, part in self.parts.items()}
 
-    def as_torch(self):
+    def as_torch(self) -> Dict[str, Any]:
         """part name → tensor on the mapped file."""
         return {name: part.torch() for name, part in self.parts.items()}
 
 
-class Folder(Mapping):
+class Folder(Mapping[str, Module]):
     """module name → Module. Made by `prepack.open`."""
 
-    def __init__(self, path, manifest):
+    def __init__(self, path: Path, manifest: Fields) -> None:
         shards = _Shards(path, manifest)
         self.path = path
         self.target = manifest.string("target")
@@ -84,20 +86,20 @@ class Folder(Mapping):
         # Tensors that passed through as they were, by name.
         self.tensors = MappingProxyType(_read_tensors(manifest, shards))
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Module:
         return self._modules[name]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._modules)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<prepack.Folder {str(self.path)!r}: {len(self)} modules for {self.target}>"
 
 
-def open_folder(path, target=None):
+def open_folder(path: Union[str, "os.PathLike[str]"], target: Optional[str] = None) -> Folder:
     """Opens and checks a packed folder. With `target`, one for another runtime is refused.
 
     Raises FolderError where the folder is not what its manifest says.
@@ -124,12 +126,12 @@ def open_folder(path, target=None):
 class _Shards:
     """The files of the folder, each opened once and held against the size in the manifest."""
 
-    def __init__(self, path, manifest):
+    def __init__(self, path: Path, manifest: Fields) -> None:
         self._path = path
         self._files = manifest.object("files")
-        self._open = {}
+        self._open: Dict[str, Shard] = {}
 
-    def get(self, name, fields):
+    def get(self, name: str, fields: Fields) -> Shard:
         if name in self._open:
             return self._open[name]
         if name not in self._files:
@@ -142,7 +144,7 @@ class _Shards:
         return self._open.setdefault(name, shard)
 
 
-def _read_source(fields):
+def _read_source(fields: Fields) -> Source:
     return Source(
         format=fields.string("format"),
         fingerprint=fields.string("fingerprint"),
@@ -151,7 +153,7 @@ def _read_source(fields):
     )
 
 
-def _read_layouts(fields):
+def _read_layouts(fields: Fields) -> Dict[str, Layout]:
     layouts = {}
     for layout_id in fields.values:
         layout = fields.object(layout_id)
@@ -159,14 +161,18 @@ def _read_layouts(fields):
     return layouts
 
 
-def _read_modules(fields, layouts, shards):
+def _read_modules(
+    fields: Fields, layouts: Mapping[str, Layout], shards: _Shards
+) -> Dict[str, Module]:
     return {
         name: _read_module(name, fields.object(name, module=name), layouts, shards)
         for name in fields.values
     }
 
 
-def _read_module(name, fields, layouts, shards):
+def _read_module(
+    name: str, fields: Fields, layouts: Mapping[str, Layout], shards: _Shards
+) -> Module:
     layout = fields.string("layout")
     if layout not in layouts:
         raise fields.error("layout", 'not listed under "layouts"', found=layout)
@@ -174,8 +180,8 @@ def _read_module(name, fields, layouts, shards):
     if len(shape) != 2:
         raise fields.error("shape", "not [N, K]", found=list(shape))
     numbers = fields.plain_object("numbers")
-    said = {"group_size": fields.integer("group_size", least=1), "symmetric": fields.boolean("symmetric")}
-    for key, value in said.items():  # twice, for readers of either
+    group_size, symmetric = fields.integer("group_size", least=1), fields.boolean("symmetric")
+    for key, value in (("group_size", group_size), ("symmetric", symmetric)):  # twice, for readers of either
         if value != numbers.get(key):
             raise fields.error(key, 'it is another one under "numbers"', found=value,
                                expected=numbers.get(key))
@@ -185,15 +191,16 @@ def _read_module(name, fields, layouts, shards):
         layout=layout,
         layout_version=layouts[layout].version,
         scheme=fields.string("scheme"),
-        shape=shape,
-        **said,
+        shape=(shape[0], shape[1]),
+        group_size=group_size,
+        symmetric=symmetric,
         parts=MappingProxyType({part: _read_named_part(name, part, parts.object(part), shards)
                                 for part in parts.values}),
         record=MappingProxyType(fields.values),
     )
 
 
-def _read_named_part(module, name, fields, shards):
+def _read_named_part(module: str, name: str, fields: Fields, shards: _Shards) -> Part:
     expected = f"{module}.{name}"
     if fields.string("tensor") != expected:
         raise fields.error("tensor", "it is not the one of this module and part",
@@ -201,7 +208,7 @@ def _read_named_part(module, name, fields, shards):
     return _read_part(fields, shards)
 
 
-def _read_tensors(manifest, shards):
+def _read_tensors(manifest: Fields, shards: _Shards) -> Dict[str, Part]:
     tensors = {}
     for i, values in enumerate(manifest.array("tensors")):
         if not isinstance(values, dict):
@@ -211,7 +218,7 @@ def _read_tensors(manifest, shards):
     return tensors
 
 
-def _read_part(fields, shards):
+def _read_part(fields: Fields, shards: _Shards) -> Part:
     """A tensor of the manifest, which its file must hold just so."""
     tensor = fields.string("tensor")
     shard = shards.get(fields.file_name("file"), fields)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Tuple
+from typing import Any, Tuple
 
 import numpy
+from numpy.typing import NDArray
 
 from prepack.dtypes import DTYPES
 from prepack.errors import FolderError
@@ -25,7 +27,7 @@ class Part:
     nbytes: int
     _shard: Shard = field(repr=False, compare=False)
 
-    def numpy(self):
+    def numpy(self) -> NDArray[Any]:
         """A read-only array that is a view of the mapped file. bf16 comes as uint16, FP8 as uint8."""
         name = DTYPES[self.dtype].numpy
         if name is None:
@@ -36,11 +38,10 @@ class Part:
         )
         return flat.reshape(self.shape)
 
-    def torch(self):
+    def torch(self) -> Any:
         """A tensor that is a view of the mapped file, which it can never change: what is written to
         the tensor goes to memory of this process's own."""
-        import torch  # noqa: PLC0415  only who asks for a tensor needs torch
-
+        torch: Any = import_module("torch")  # only who asks for a tensor needs it
         name = DTYPES[self.dtype].torch
         dtype = getattr(torch, name, None) if name else None
         if dtype is None:
@@ -52,6 +53,6 @@ class Part:
         )
         return flat.reshape(self.shape)
 
-    def _no_such(self, library):
+    def _no_such(self, library: str) -> FolderError:
         return FolderError(self.file, f"{library} has no such dtype", field=self.tensor,
                            found=self.dtype)

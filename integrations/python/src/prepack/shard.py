@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import mmap
 from functools import cached_property
-from typing import NamedTuple, Tuple
+from pathlib import Path
+from typing import Dict, NamedTuple, Tuple
 
 import safetensors
 
@@ -24,7 +25,7 @@ class Entry(NamedTuple):
 
 
 class Shard:
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
             raise FolderError(path, "there is no such file, or it is no plain one")
@@ -37,7 +38,7 @@ class Shard:
         self.bytes = path.stat().st_size
         self.entries = self._read_header()
 
-    def _read_header(self):
+    def _read_header(self) -> Dict[str, Entry]:
         with open(self.path, "rb") as file:
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             header = parse_json(file.read(length), self.path)
@@ -53,7 +54,7 @@ class Shard:
             )
         return entries
 
-    def _map(self, access):
+    def _map(self, access: int) -> mmap.mmap:
         with open(self.path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=access)
         if len(mapped) != self.bytes:
@@ -64,11 +65,11 @@ class Shard:
     # Mapped when first asked for. A mapping lives as long as the last array that looks at it.
 
     @cached_property
-    def read_only(self):
+    def read_only(self) -> mmap.mmap:
         return self._map(mmap.ACCESS_READ)
 
     @cached_property
-    def private(self):
+    def private(self) -> mmap.mmap:
         """The same bytes for those who want memory that can be written to, as torch does: what is
         written goes to a page of this process's own, never to the file."""
         return self._map(mmap.ACCESS_COPY)

@@ -68,7 +68,7 @@ Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shap
 }
 
 Linear::Linear(const InStoredOrder& other)
-    : StoredLinear(other.linear.checkpoint()),
+    : StoredLinear(ViewOf{other.linear}),
       shape_(other.linear.shape_),
       zero_rules_(other.linear.zero_rules_),
       symmetric_field_(other.linear.symmetric_field_),

@@ -80,7 +80,7 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
 }
 
 RowLinear::RowLinear(const InStoredOrder& other)
-    : StoredLinear(other.linear.checkpoint()),
+    : StoredLinear(ViewOf{other.linear}),
       parts_(other.linear.parts_),
       row_bytes_(other.linear.row_bytes_) {
   Describe(other.linear);

@@ -64,6 +64,7 @@ Json GemmJson(const std::optional<GemmFigures>& gemm) {
   if (!gemm) return nullptr;
   Json json = {{"implementation", gemm->implementation},
                {"activations", gemm->activations},
+               {"channels", gemm->channels},
                {"second_implementation", TextOrNull(gemm->second_implementation)},
                {"agreement_db", FigureJson(gemm->agreement_db)},
                {"inputs", Json::array()}};
@@ -197,6 +198,7 @@ GemmFigures ReadGemm(JsonFields gemm) {
   GemmFigures figures;
   figures.implementation = gemm.Text("implementation");
   figures.activations = gemm.Text("activations");
+  if (gemm.Has("channels")) figures.channels = gemm.Uint("channels");
   figures.second_implementation = gemm.TextOrNull("second_implementation");
   figures.agreement_db = ReadFigureOrNull(gemm, "agreement_db");
   const Json& inputs = *gemm.Array("inputs");

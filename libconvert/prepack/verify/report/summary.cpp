@@ -43,8 +43,8 @@ std::string FigureText(const Figure& figure) {
 }
 
 std::vector<std::string> GemmLines(const GemmFigures& gemm) {
-  std::vector<std::string> lines = {
-      fmt::format("GEMM: {}, x {}", gemm.implementation, gemm.activations)};
+  std::vector<std::string> lines = {fmt::format(
+      "GEMM: {}, x {}, {} output channels", gemm.implementation, gemm.activations, gemm.channels)};
   for (const InputFigures& input : gemm.inputs) {
     lines.push_back(fmt::format("{} activations, {} rows: kernel{}: {}", input.input, input.rows,
                                 BarText(input.kernel_bar_db), FigureText(input.kernel)));

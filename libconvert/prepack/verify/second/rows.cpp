@@ -184,12 +184,17 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
   }
   std::vector<uint8_t> bytes;
   PREPACK_TRY(Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes));
-  std::array<float, 256> values{};  // by byte
-  for (size_t byte = 0; byte < values.size(); ++byte) {
-    const auto code = static_cast<uint8_t>(byte);
-    values[byte] = fp8 ? F8E4M3ToF32(code) : static_cast<float>(static_cast<int8_t>(code));
+  if (fp8) {
+    std::array<float, 256> values{};  // by byte
+    for (size_t byte = 0; byte < values.size(); ++byte) {
+      values[byte] = F8E4M3ToF32(static_cast<uint8_t>(byte));
+    }
+    std::ranges::transform(bytes, steps.begin(), [&](uint8_t byte) { return values[byte]; });
+  } else {
+    std::ranges::transform(bytes, steps.begin(), [](uint8_t byte) {
+      return static_cast<float>(static_cast<int8_t>(byte));
+    });
   }
-  for (size_t i = 0; i < bytes.size(); ++i) steps[i] = values[bytes[i]];
   return {};
 }
 
@@ -270,8 +275,11 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
               : bytes[(grid_.RowOf(n) - first) * columns + group];
       of_group[group] = static_cast<float>(zero);
     }
-    for (uint64_t i = 0; i < wanted_.inputs; ++i) {
-      steps[row * wanted_.inputs + i] -= of_group[grid_.group_of[i]];
+    float* line = &steps[row * wanted_.inputs];
+    for (uint64_t i = 0; i < wanted_.inputs;) {  // consecutive channels mostly have one group
+      const uint64_t group = grid_.group_of[i];
+      const float zero = of_group[group];
+      for (; i < wanted_.inputs && grid_.group_of[i] == group; ++i) line[i] -= zero;
     }
   }
   return {};

@@ -132,7 +132,13 @@ Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name,
   group_of.resize(slab.inputs);
   if (nothing) {
     PREPACK_TRY_ASSIGN(const uint64_t size, GroupSize(source, k, groups));
-    for (uint64_t i = 0; i < slab.inputs; ++i) group_of[i] = (slab.k0 + i) / size;
+    for (uint64_t i = 0; i < slab.inputs;) {
+      const uint64_t group = (slab.k0 + i) / size;
+      const uint64_t end = std::min(slab.inputs, (group + 1) * size - slab.k0);
+      std::fill(group_of.begin() + static_cast<std::ptrdiff_t>(i),
+                group_of.begin() + static_cast<std::ptrdiff_t>(end), group);
+      i = end;
+    }
     return {};
   }
   std::vector<int64_t> index;

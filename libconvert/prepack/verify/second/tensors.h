@@ -13,6 +13,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/gemm/kernel_model.h"
 
 namespace prepack {
@@ -160,8 +161,10 @@ struct SecondFields {
       }
       return;
     }
+    const uint64_t whole = bits == 4 || bits == 8 ? out.size() / PerWord() : 0;  // words
+    Kernels().split_fields(words.data(), whole, bits, offset, out.data());
     const uint32_t mask = (1U << bits) - 1;
-    for (uint64_t first = 0; first < out.size(); first += PerWord()) {
+    for (uint64_t first = whole * PerWord(); first < out.size(); first += PerWord()) {
       uint32_t word = words[first / PerWord()];
       for (uint64_t i = first; i < std::min<uint64_t>(out.size(), first + PerWord()); ++i) {
         out[i] = static_cast<float>(static_cast<int>(word & mask) - offset);

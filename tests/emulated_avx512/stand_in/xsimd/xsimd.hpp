@@ -14,6 +14,46 @@
 // It has this one, but not under the name of the compiler.
 #define _mm512_mask_shuffle_i64x2 simde_mm512_mask_shuffle_i64x2
 
+// What SIMDe 0.7.4 does not have at all.
+namespace prepack_stand_in {
+
+// Applies `convert` to each of 16 elements.
+template <typename To, typename From, typename Vector, typename Element, typename Convert>
+To Each(const From& from, Convert convert) {
+  Element in[16];
+  Vector out[16];
+  static_assert(sizeof(From) == sizeof in && sizeof(To) == sizeof out);
+  __builtin_memcpy(in, &from, sizeof in);
+  for (int i = 0; i < 16; ++i) out[i] = convert(in[i]);
+  To to;
+  __builtin_memcpy(&to, out, sizeof out);
+  return to;
+}
+
+inline __m512 Int32ToFloat(__m512i numbers) {
+  return Each<__m512, __m512i, float, int32_t>(
+      numbers, [](int32_t number) { return static_cast<float>(number); });
+}
+
+// As the instruction, what an int32_t cannot hold becomes the smallest.
+inline __m512i FloatToInt32(__m512 numbers) {
+  return Each<__m512i, __m512, int32_t, float>(numbers, [](float number) {
+    const bool fits = number >= -0x1p31F && number < 0x1p31F;
+    return fits ? static_cast<int32_t>(number) : INT32_MIN;
+  });
+}
+
+inline __m512i BytesToInt32(__m128i bytes) {
+  return Each<__m512i, __m128i, int32_t, uint8_t>(
+      bytes, [](uint8_t byte) { return static_cast<int32_t>(byte); });
+}
+
+}  // namespace prepack_stand_in
+
+#define _mm512_cvtepi32_ps prepack_stand_in::Int32ToFloat
+#define _mm512_cvttps_epi32 prepack_stand_in::FloatToInt32
+#define _mm512_cvtepu8_epi32 prepack_stand_in::BytesToInt32
+
 namespace xsimd {
 
 struct avx512bw {};

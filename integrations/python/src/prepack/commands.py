@@ -1,0 +1,219 @@
+"""The commands of prepack as functions. The options have the names and the meaning that they have on
+the command line (`prepack COMMAND --help`); what is None is left to the tool."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import List, Mapping, Optional, Sequence, Tuple, Union
+
+from prepack.progress import ProgressOption
+from prepack.record import Page, attach
+from prepack.results import (
+    Check,
+    Convert,
+    Diff,
+    Inspect,
+    InspectAt,
+    InspectFind,
+    InspectLayout,
+    InspectValues,
+    Merge,
+    Plan,
+    Targets,
+    Verify,
+)
+from prepack.run import DocumentType, run
+
+PathLike = Union[str, "os.PathLike[str]"]
+# One value, some, or pattern → value.
+Patterns = Union[None, str, float, Sequence[str], Mapping[str, Union[str, float]]]
+Words = Union[None, str, Sequence[str]]
+# Where to write a page; True for one that is only in the result (`.page`).
+HtmlOption = Union[None, bool, PathLike]
+
+
+class _Arguments:
+    def __init__(self, command: str) -> None:
+        self.list: List[str] = [command]
+        self._paths: List[str] = []
+
+    def path(self, path: PathLike) -> "_Arguments":
+        """A positional argument, whatever it begins with."""
+        self._paths.append(os.fspath(path))
+        return self
+
+    def value(self, option: str, value: Union[None, str, int, float, PathLike]) -> "_Arguments":
+        if value is not None:
+            self.list.append(f"{option}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+        return self
+
+    def flag(self, option: str, value: bool) -> "_Arguments":
+        if value:
+            self.list.append(option)
+        return self
+
+    def words(self, option: str, values: Words) -> "_Arguments":
+        if values is not None and not isinstance(values, str):
+            values = ",".join(values)
+        return self.value(option, values or None)
+
+    def patterns(self, option: str, values: Patterns) -> "_Arguments":
+        if isinstance(values, Mapping):
+            values = [f"{pattern}={value}" for pattern, value in values.items()]
+        elif values is not None and (isinstance(values, str) or not isinstance(values, Sequence)):
+            values = [str(values)]
+        for value in values or ():
+            self.value(option, value)
+        return self
+
+    def plan(self, target: str, dtype: Optional[str], scheme: Patterns, fallback: Optional[str],
+             scales: Optional[str], onednn_form: Optional[str], accept: Words, numa: Optional[int],
+             fuse: bool) -> "_Arguments":
+        self.value("--target", target).value("--dtype", dtype).patterns("--scheme", scheme)
+        self.value("--fallback", fallback).value("--scales", scales).value("--onednn-form", onednn_form)
+        return self.words("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
+
+    def threads(self, jobs: Optional[int], memory_limit: Union[None, int, str]) -> "_Arguments":
+        limit = f"{memory_limit}b" if isinstance(memory_limit, int) else memory_limit
+        return self.value("--jobs", jobs).value("--memory-limit", limit)
+
+    def all(self) -> List[str]:
+        return [*self.list, "--", *self._paths] if self._paths else self.list
+
+
+def _run_with_page(
+    result: "type[DocumentType]", arguments: _Arguments, html: HtmlOption, progress: ProgressOption,
+    cancel: Optional[threading.Event], shows_progress: bool = True,
+) -> DocumentType:
+    if html is None or html is False:
+        return run(result, arguments.all(), shows_progress=shows_progress, progress=progress, cancel=cancel)
+    with tempfile.TemporaryDirectory(prefix="prepack-") as folder:
+        path = Path(folder) / "page.html" if html is True else Path(html)
+        arguments.value("--html", path)
+        document = run(result, arguments.all(), shows_progress=shows_progress, progress=progress, cancel=cancel)
+        if path.exists():
+            page = Page(path.read_text(encoding="utf-8"))
+            attach(document, document.returncode, document.messages, page)
+        return document
+
+
+def plan(
+    src: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
+    fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
+    accept: Words = None, numa: Optional[int] = None, fuse: bool = False,
+) -> Plan:
+    """What `convert` would do and why, from headers only. `ok` is False if it would refuse."""
+    arguments = _Arguments("plan").path(src)
+    arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
+    return run(Plan, arguments.all())
+
+
+def convert(
+    src: PathLike, output: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
+    fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
+    accept: Words = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
+    memory_limit: Union[None, int, str] = None, part: Union[None, str, Tuple[int, int]] = None,
+    trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+) -> Convert:
+    """Packs a checkpoint into the folder `output`, which appears whole or not at all."""
+    arguments = _Arguments("convert").path(src).value("--output", output)
+    arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
+    arguments.threads(jobs, memory_limit)
+    arguments.value("--part", f"{part[0]}/{part[1]}" if isinstance(part, tuple) else part)
+    arguments.flag("--trust-source", trust_source).flag("--resume", resume)
+    arguments.flag("--no-flush", no_flush).flag("--force", force)
+    return run(Convert, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
+
+
+def merge(
+    output: PathLike, *, force: bool = False, keep_parts: bool = False, progress: ProgressOption = None,
+    cancel: Optional[threading.Event] = None,
+) -> Merge:
+    """Joins the parts that `convert(..., part=(i, n))` made beside `output`."""
+    arguments = _Arguments("merge").path(output).flag("--force", force).flag("--keep-parts", keep_parts)
+    return run(Merge, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
+
+
+def verify(
+    folder: PathLike, *, source: Optional[PathLike] = None, baseline: Optional[PathLike] = None,
+    activations: Optional[PathLike] = None, skip: Words = None, engine: Optional[str] = None,
+    repack: bool = False, min_sqnr: Patterns = None, strict: bool = False, sample: Optional[float] = None,
+    seed: Optional[int] = None, against: Optional[PathLike] = None, tolerance: Optional[float] = None,
+    junit: Optional[PathLike] = None, markdown: Optional[PathLike] = None, html: HtmlOption = None,
+    jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+) -> Verify:
+    """Proves that a packed folder holds the model. Whatever the verdict, it is the result that says
+    so: look at `verdict` or `ok`, or call `raise_if_bad()`."""
+    arguments = _Arguments("verify").path(folder).value("--source", source).value("--baseline", baseline)
+    arguments.value("--activations", activations).words("--skip", skip).value("--engine", engine)
+    arguments.flag("--repack", repack).patterns("--min-sqnr", min_sqnr).flag("--strict", strict)
+    arguments.value("--sample", sample).value("--seed", seed).value("--against", against)
+    arguments.value("--tolerance", tolerance).value("--junit", junit).value("--markdown", markdown)
+    return _run_with_page(Verify, arguments.threads(jobs, memory_limit), html, progress, cancel)
+
+
+def check(
+    src: PathLike, *, headers: bool = False, baseline: Optional[PathLike] = None, strict: bool = False,
+    junit: Optional[PathLike] = None, html: HtmlOption = None, jobs: Optional[int] = None,
+    memory_limit: Union[None, int, str] = None, progress: ProgressOption = None,
+    cancel: Optional[threading.Event] = None,
+) -> Check:
+    """Is a quantized checkpoint complete and sane? As with `verify`, the result says so."""
+    arguments = _Arguments("check").path(src).flag("--headers", headers).value("--baseline", baseline)
+    arguments.flag("--strict", strict).value("--junit", junit)
+    return _run_with_page(Check, arguments.threads(jobs, memory_limit), html, progress, cancel)
+
+
+def diff(
+    a: PathLike, b: PathLike, *, module: Optional[str] = None, html: HtmlOption = None,
+    jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+) -> Diff:
+    """Compares two checkpoints by what their weights mean. `same`, and `ok`, say whether they agree."""
+    arguments = _Arguments("diff").path(a).path(b).value("--module", module)
+    return _run_with_page(Diff, arguments.threads(jobs, memory_limit), html, progress, cancel)
+
+
+def inspect(path: PathLike, *, module: Optional[str] = None, html: HtmlOption = None) -> Inspect:
+    """What a checkpoint, packed folder or .safetensors file holds; with `module`, one module and
+    statistics of its numbers."""
+    arguments = _Arguments("inspect").path(path).value("--module", module)
+    return _run_with_page(Inspect, arguments, html, None, None, shows_progress=False)
+
+
+def inspect_find(path: PathLike, module: str, n: int, k: int, *, source: Optional[PathLike] = None) -> InspectFind:
+    """Which bytes hold weight (n, k) of a module, its scale and its zero point."""
+    arguments = _Arguments("inspect").path(path).value("--source", source)
+    arguments.list += ["--find", module, str(n), str(k)]
+    return run(InspectFind, arguments.all())
+
+
+def inspect_at(path: PathLike, file: str, offset: int) -> InspectAt:
+    """What a byte of a file holds."""
+    return run(InspectAt, _Arguments("inspect").path(path).value("--at", f"{file}:{offset}").all())
+
+
+def inspect_layout(path: PathLike, module: str, *, source: Optional[PathLike] = None) -> InspectLayout:
+    """Which weight each of a module's first nibbles or bytes holds."""
+    arguments = _Arguments("inspect").path(path).value("--layout", module).value("--source", source)
+    return run(InspectLayout, arguments.all())
+
+
+def inspect_values(
+    path: PathLike, module: str, *, rows: Tuple[int, int] = (0, 4), cols: Tuple[int, int] = (0, 16),
+    codes: bool = False, bytes: bool = False,
+) -> InspectValues:
+    """Some weights of a module. `arrays` gives all of them."""
+    arguments = _Arguments("inspect").path(path).value("--values", module)
+    arguments.value("--rows", f"{rows[0]}:{rows[1]}").value("--cols", f"{cols[0]}:{cols[1]}")
+    return run(InspectValues, arguments.flag("--codes", codes).flag("--bytes", bytes).all())
+
+
+def targets() -> Targets:
+    """Every layout: what it takes, and which kernel reads it."""
+    return run(Targets, _Arguments("targets").all())

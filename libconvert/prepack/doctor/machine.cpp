@@ -1,0 +1,128 @@
+#include "prepack/doctor/machine.h"
+
+#include <cpuid.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "prepack/base/text.h"
+
+namespace prepack {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Trimmed(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpaces);
+  if (first == std::string_view::npos) return {};
+  return std::string(text.substr(first, text.find_last_not_of(kSpaces) - first + 1));
+}
+
+// The first line of a file; empty when there is none.
+std::string LineOf(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return Trimmed(line);
+}
+
+// "NAME : VALUE"
+std::pair<std::string, std::string> FieldOf(std::string_view line) {
+  const size_t colon = std::min(line.find(':'), line.size());
+  return {Trimmed(line.substr(0, colon)), Trimmed(line.substr(std::min(colon + 1, line.size())))};
+}
+
+void ReadCpus(const fs::path& path, Machine& machine) {
+  std::ifstream in(path);
+  std::string flags;
+  std::string vendor;
+  std::string package;
+  std::set<std::pair<std::string, std::string>> cores;
+  for (std::string line; std::getline(in, line);) {
+    const auto [name, value] = FieldOf(line);
+    if (name == "processor") ++machine.cpus;
+    if (name == "model name" && machine.cpu.empty()) machine.cpu = value;
+    if (name == "vendor_id" && vendor.empty()) vendor = value;
+    if (name == "flags" && flags.empty()) flags = value;
+    if (name == "physical id") package = value;
+    if (name == "core id") cores.insert({package, value});
+  }
+  machine.features = CpuFeaturesOf(flags, vendor);
+  machine.cores = cores.empty() ? machine.cpus : cores.size();
+}
+
+// "1024K", "32M".
+uint64_t SizeOf(std::string_view text) {
+  if (text.empty()) return 0;
+  const unsigned shift = text.back() == 'K' ? 10 : text.back() == 'M' ? 20 : 0;
+  if (shift != 0) text.remove_suffix(1);
+  const std::optional<uint64_t> number = ParseUint(text);
+  return number && *number < (uint64_t{1} << 40) ? *number << shift : 0;
+}
+
+void ReadCaches(const fs::path& folder, Machine& machine) {
+  for (int index = 0;; ++index) {
+    const fs::path cache = folder / ("index" + std::to_string(index));
+    const std::string level = LineOf(cache / "level");
+    if (level.empty()) return;
+    if (LineOf(cache / "type") == "Instruction") continue;
+    const uint64_t bytes = SizeOf(LineOf(cache / "size"));
+    if (level == "2") machine.l2_bytes = bytes;
+    if (level == "3") machine.l3_bytes = bytes;
+  }
+}
+
+void ReadMemory(const fs::path& path, Machine& machine) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const auto [name, value] = FieldOf(line);
+    const uint64_t bytes = ParseUint(value.substr(0, value.find(' '))).value_or(0) << 10;
+    if (name == "MemTotal") machine.memory_bytes = bytes;
+    if (name == "MemAvailable") machine.available_bytes = bytes;
+  }
+}
+
+uint64_t CountNodes(const fs::path& folder) {
+  uint64_t nodes = 0;
+  std::error_code error;
+  while (fs::is_directory(folder / ("node" + std::to_string(nodes)), error)) ++nodes;
+  return std::max<uint64_t>(nodes, 1);
+}
+
+// Kernels that are older than the CPU have no word for it.
+bool CpuHasAmxFp8() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  constexpr unsigned kTileLeaf = 0x1E;
+  constexpr unsigned kFp8Bit = 4;
+  return __get_cpuid_count(kTileLeaf, 1, &eax, &ebx, &ecx, &edx) != 0 &&
+         ((eax >> kFp8Bit) & 1U) != 0;
+}
+
+}  // namespace
+
+Machine ReadMachine(const fs::path& root) {
+  Machine machine;
+  ReadCpus(root / "proc/cpuinfo", machine);
+  ReadCaches(root / "sys/devices/system/cpu/cpu0/cache", machine);
+  ReadMemory(root / "proc/meminfo", machine);
+  machine.numa_nodes = CountNodes(root / "sys/devices/system/node");
+  // Of the second and the first version of control groups; "max" is no limit, nor is a number
+  // above what the machine has.
+  for (const char* file :
+       {"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    const uint64_t limit = ParseUint(LineOf(root / file)).value_or(0);
+    if (limit != 0 && limit < machine.memory_bytes) machine.limit_bytes = limit;
+  }
+  const bool has_tiles = machine.features.Has(CpuFeature::kAmxInt8);
+  if (root == "/" && has_tiles && CpuHasAmxFp8()) machine.features.Add(CpuFeature::kAmxFp8);
+  return machine;
+}
+
+}  // namespace prepack

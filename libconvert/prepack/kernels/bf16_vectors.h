@@ -1,0 +1,92 @@
+#ifndef PREPACK_KERNELS_BF16_VECTORS_H_
+#define PREPACK_KERNELS_BF16_VECTORS_H_
+
+// Rounding to bf16 for the bodies of the kernels, in registers and one by one. Other files have the
+// same as RoundByInstruction and RoundTo (base/float_convert.h), compiled for other instruction
+// sets.
+
+namespace prepack::PREPACK_LEVEL {
+namespace {
+
+[[gnu::always_inline]] inline uint32_t BitsOf(float value) {
+  uint32_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+[[gnu::always_inline]] inline float FloatOf(uint32_t bits) {
+  float value = 0;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+[[gnu::always_inline]] inline float ToBF16(float value, Bf16Rounding rounding) {
+  if (rounding == Bf16Rounding::kNone) return value;
+  uint32_t bits = BitsOf(value);
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude > 0x7F800000U) {
+    bits |= 0x400000U;
+  } else if (rounding == Bf16Rounding::kByInstruction && magnitude < 0x00800000U) {
+    bits &= 0x80000000U;
+  } else {
+    bits += 0x7FFFU + (bits >> 16 & 1U);
+  }
+  return FloatOf(bits & 0xFFFF0000U);
+}
+
+#ifndef PREPACK_SCALAR
+
+#ifdef PREPACK_AVX512
+using Floats = __m512;
+#else
+using Floats = __m256;
+#endif
+constexpr size_t kVectorFloats = sizeof(Floats) / sizeof(float);
+
+[[gnu::always_inline]] inline Vector Numbers32(uint32_t number) {
+  return PREPACK_MM(set1_epi32)(static_cast<int32_t>(number));
+}
+
+// Ones where a < b, both below 2^31.
+[[gnu::always_inline]] inline Vector AllOnesIfLess(Vector a, Vector b) {
+  const Vector sign = PREPACK_MM(srli_epi32)(PREPACK_MM(sub_epi32)(a, b), 31);
+  return PREPACK_MM(sub_epi32)(Numbers32(0), sign);
+}
+
+[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
+#ifdef PREPACK_AVX512
+  return _mm512_andnot_si512(mask, a);
+#else
+  return _mm256_andnot_si256(mask, a);
+#endif
+}
+
+// The bits of floats, rounded; those of numbers that are not NaN.
+[[gnu::always_inline]] inline Vector RoundedUp(Vector bits) {
+  const Vector odd = And(PREPACK_MM(srli_epi32)(bits, 16), Numbers32(1));
+  return PREPACK_MM(add_epi32)(PREPACK_MM(add_epi32)(bits, Numbers32(0x7FFF)), odd);
+}
+
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline Vector ToBF16(Vector bits) {
+  if constexpr (kRounding == Bf16Rounding::kNone) return bits;
+  Vector rounded = RoundedUp(bits);
+  if constexpr (kRounding == Bf16Rounding::kNearestOfFinite) {
+    return And(rounded, Numbers32(0xFFFF0000));
+  }
+  const Vector magnitude = And(bits, Numbers32(0x7FFFFFFF));
+  if constexpr (kRounding == Bf16Rounding::kByInstruction) {
+    const Vector small = AllOnesIfLess(magnitude, Numbers32(0x00800000));
+    rounded = Or(AndNot(small, rounded), And(bits, Numbers32(0x80000000)));
+  }
+  const Vector nan = AllOnesIfLess(Numbers32(0x7F800000), magnitude);
+  rounded = Or(AndNot(nan, rounded), And(nan, Or(bits, Numbers32(0x400000))));
+  return And(rounded, Numbers32(0xFFFF0000));
+}
+
+#endif
+
+}  // namespace
+}  // namespace prepack::PREPACK_LEVEL
+
+#endif  // PREPACK_KERNELS_BF16_VECTORS_H_

@@ -1,0 +1,41 @@
+#ifndef PREPACK_KERNELS_WEIGHT_DIGESTS_H_
+#define PREPACK_KERNELS_WEIGHT_DIGESTS_H_
+
+// What verify does to every weight of the source: words of codes become numbers, and these a digest
+// that is compared with that of the weights that a kernel reads. A digest is
+//
+//     Σ bits(w[k]) · factors[k]   mod 2^32
+//
+// with random odd factors, so it changes with every single weight. Every version gives the same
+// bits.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "prepack/kernels/strip_products.h"
+
+namespace prepack {
+
+// Fields of 4 or 8 bits of 32-bit words, the lowest first, less `offset`: out[32 / bits · count].
+using SplitFieldsFn = void(const uint32_t* words, size_t count, uint32_t bits, int32_t offset,
+                           float* out);
+
+enum class Bf16Rounding : uint8_t {
+  kNone,
+  kByInstruction,    // as VCVTNEPS2BF16: what is below 2^-126 becomes zero
+  kNearest,          // to even
+  kNearestOfFinite,  // the same, for less, where no number is NaN
+};
+
+// Of steps[k] · scale in f32, then rounded to bf16.
+using DigestScaledFn = uint32_t(const float* steps, size_t count, float scale,
+                                Bf16Rounding rounding, const uint32_t* factors);
+// Of whole numbers below 2^15: their bits are those of an int32_t.
+using DigestStepsFn = uint32_t(const float* steps, size_t count, const int16_t* factors);
+// Adds to digests[i] that of output channel i of a strip, w is [count, kStripChannels].
+using AddStripDigestsFn = void(const float* w, size_t count, const uint32_t* factors,
+                               uint32_t* digests);
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_WEIGHT_DIGESTS_H_

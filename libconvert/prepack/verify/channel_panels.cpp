@@ -1,0 +1,59 @@
+#include "prepack/verify/channel_panels.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "prepack/base/checked.h"
+
+namespace prepack {
+namespace {
+
+// FNV-1a.
+uint64_t HashOfName(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+}  // namespace
+
+std::vector<ChannelPanel> CutChannels(const PackedModule& packed, const ProductCut& cut,
+                                      uint64_t weights) {
+  const uint64_t n = packed.request().n;
+  const uint64_t most = std::min(cut.channels, weights / cut.slab_inputs);
+  const uint64_t channels = std::max<uint64_t>(1, most / cut.unit) * cut.unit;
+  std::vector<ChannelPanel> panels;
+  for (uint64_t n0 = 0; n0 < n; n0 += channels) {
+    panels.push_back({.n0 = n0, .channels = std::min(channels, n - n0)});
+  }
+  return panels;
+}
+
+// Panels begin at a multiple of cut.unit, and may be narrower.
+std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const ProductCut& cut,
+                                          uint64_t weights) {
+  const uint64_t n = packed.request().n;
+  const uint64_t most = cut.channels / cut.step;
+  const uint64_t steps = std::clamp<uint64_t>(weights / (cut.slab_inputs * cut.step), 1, most);
+  const uint64_t wanted = steps * cut.step;
+  const uint64_t reserved = CeilDiv(wanted, cut.unit) * cut.unit;
+  if (packed.members().size() * reserved >= n) return CutChannels(packed, cut, kPanelWeights);
+  std::set<uint64_t> starts;
+  uint64_t begin = 0;
+  for (const FusedMember& member : packed.members()) {
+    const uint64_t first = begin / cut.unit;
+    const uint64_t last = (begin + member.n - 1) / cut.unit;
+    const uint64_t unit = first + HashOfName(member.module) % (last - first + 1);
+    starts.insert(std::min(unit * cut.unit, (n - 1) / reserved * reserved));
+    begin += member.n;
+  }
+  std::vector<ChannelPanel> panels;
+  for (const uint64_t n0 : starts) {
+    if (!panels.empty() && n0 < panels.back().n0 + panels.back().channels) continue;
+    panels.push_back({.n0 = n0, .channels = std::min(wanted, n - n0)});
+  }
+  return panels;
+}
+
+}  // namespace prepack

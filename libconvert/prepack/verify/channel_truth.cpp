@@ -1,0 +1,162 @@
+// Goes through some output channels at a time, whose decoded weights stay in the L2 cache.
+
+#include "prepack/verify/channel_truth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/base/status.h"
+#include "prepack/kernels/kernels.h"
+
+namespace prepack {
+namespace {
+
+// Weights that are decoded at a time: a quarter of a MiB.
+constexpr uint64_t kPieceWeights = uint64_t{1} << 16;
+// Channels of a piece are a multiple of this: AWQ stores eight in a word.
+constexpr uint64_t kPieceUnit = 8;
+
+DigestFactors MakeFactors(uint64_t k) {
+  SplitMix64 random(k);
+  DigestFactors factors;
+  for (uint64_t i = 0; i < k; ++i) {
+    const uint64_t number = random.Next();
+    factors.wide.push_back(static_cast<uint32_t>(number) | 1U);
+    // Above −2^15, which the kernel for pairs does not take.
+    factors.narrow.push_back(static_cast<int16_t>((number >> 32 & 0x7FFF) | 1U));
+  }
+  return factors;
+}
+
+}  // namespace
+
+ChannelTruth::ChannelTruth(const GemmTruth& truth, WeightRounding rounding, bool integers)
+    : truth_(truth),
+      k_(truth.inputs().k()),
+      rounding_(rounding),
+      integers_(integers),
+      to_f16_(truth.packed().request().activation_dtype == DType::kF16),
+      factors_(MakeFactors(k_)) {
+  for (const uint64_t k : truth.inputs().order()) {
+    packed_factors_.wide.push_back(factors_.wide[k]);
+    packed_factors_.narrow.push_back(factors_.narrow[k]);
+  }
+  packed_factors_.wide.push_back(1);
+  packed_factors_.narrow.push_back(1);
+}
+
+namespace {
+
+void FindRuns(std::span<const uint64_t> group_of, std::vector<uint64_t>& ends) {
+  ends.clear();
+  for (uint64_t k = 1; k <= group_of.size(); ++k) {
+    if (k == group_of.size() || group_of[k] != group_of[k - 1]) ends.push_back(k);
+  }
+}
+
+// In registers, where there is a kernel that rounds so.
+std::optional<Bf16Rounding> RoundingOfDigest(WeightRounding rounding, bool to_f16) {
+  switch (rounding) {
+    case WeightRounding::kNone:
+    case WeightRounding::kToF32:
+      return Bf16Rounding::kNone;
+    case WeightRounding::kToBF16:
+      return Bf16Rounding::kByInstruction;
+    case WeightRounding::kToActivation:
+      if (!to_f16) return Bf16Rounding::kByInstruction;
+      return std::nullopt;
+    case WeightRounding::kDequantized:
+      return Bf16Rounding::kNearest;
+    case WeightRounding::kFp8:
+    case WeightRounding::kFp8ToBF16:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+uint32_t ChannelTruth::Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
+                              std::span<const float> scales, std::vector<float>& weights) const {
+  const KernelTable& kernels = Kernels();
+  if (integers_) return kernels.digest_steps(steps.data(), k_, factors_.narrow.data());
+  const bool by_kernel = RoundingOfDigest(rounding_, to_f16_).has_value();
+  const Bf16Rounding rounding = RoundingOfDigest(rounding_, to_f16_).value_or(Bf16Rounding::kNone);
+  uint32_t digest = 0;
+  uint64_t k = 0;
+  for (const uint64_t end : panel.run_ends) {
+    const uint64_t count = end - k;
+    const float* from = &steps[k];
+    float scale = ScalesSums(rounding_) ? 1.0F : scales[panel.group_of[k]];
+    if (!by_kernel) {
+      weights.resize(count);
+      for (uint64_t i = 0; i < count; ++i) {
+        weights[i] = static_cast<float>(KernelWeight(rounding_, to_f16_, from[i], scale));
+      }
+      from = weights.data();
+      scale = 1;
+    }
+    // Steps are zero or from 2^-9 to 2^15, so that no product is below 2^-126, or not a number.
+    const bool ordinary = rounding == Bf16Rounding::kByInstruction && std::abs(scale) > 0x1p-110F &&
+                          std::abs(scale) < 0x1p100F;
+    digest += kernels.digest_scaled(from, count, scale,
+                                    ordinary ? Bf16Rounding::kNearestOfFinite : rounding,
+                                    &factors_.wide[k]);
+    k = end;
+  }
+  return digest;
+}
+
+void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t width,
+                            ChannelPanelTruth& panel) const {
+  const DecodedRows& decoded = panel.decoded;
+  const uint64_t groups = decoded.groups();
+  for (uint64_t channel = 0; channel < decoded.rows(); ++channel) {
+    const std::span steps = std::span(decoded.steps).subspan(channel * k_, k_);
+    const std::span scales = std::span(panel.scales).subspan((first + channel) * groups, groups);
+    panel.digests.push_back(Digest(panel, steps, scales, panel.weights));
+    double* y = &panel.kernel[first + channel];
+    for (const std::vector<HotInput>& row : truth_.kernel_hot()) {
+      for (const HotInput& hot : row) {
+        *y +=
+            hot.value * KernelWeight(judged, to_f16_, steps[hot.k], scales[panel.group_of[hot.k]]);
+      }
+      y += width;
+    }
+    // Mostly the first weight says so.
+    for (uint64_t k = 0; panel.zeros && k < k_; ++k) {
+      panel.zeros = steps[k] == 0 || decoded.scales[channel * groups + panel.group_of[k]] == 0;
+    }
+  }
+}
+
+Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channels,
+                             ChannelPanelTruth& panel) const {
+  const DType scale_dtype = truth_.packed().layout().scales.value.Of(truth_.packed().request());
+  const uint64_t most = std::max<uint64_t>(1, kPieceWeights / k_ / kPieceUnit) * kPieceUnit;
+  panel.kernel.assign(truth_.kernel_hot().size() * channels, 0);
+  panel.digests.clear();
+  panel.scales.clear();
+  panel.zeros = true;
+  for (uint64_t first = 0; first < channels; first += most) {
+    PREPACK_TRY(truth_.Decode(n0 + first, std::min(most, channels - first), panel.decoded,
+                              panel.scattered));
+    for (const double scale : panel.decoded.scales) {
+      panel.scales.push_back(RoundTo(scale_dtype, static_cast<float>(scale)));
+    }
+    if (first == 0 || panel.group_of != panel.decoded.group_of) {
+      panel.group_of = panel.decoded.group_of;
+      FindRuns(panel.group_of, panel.run_ends);
+    }
+    AddPiece(judged, first, channels, panel);
+  }
+  for (size_t i = 0; !truth_.kernel_bias().empty() && i < panel.kernel.size(); ++i) {
+    panel.kernel[i] += truth_.kernel_bias()[n0 + i % channels];
+  }
+  return {};
+}
+
+}  // namespace prepack

@@ -1,0 +1,74 @@
+#ifndef PREPACK_VERIFY_CHANNEL_TRUTH_H_
+#define PREPACK_VERIFY_CHANNEL_TRUTH_H_
+
+// What all output channels of a module are checked with, from the source, decoded by the second
+// path: digests of their weights, as the kernel multiplies them, and products with the one-hot
+// rows. GemmTruth (truth.h), with all rows, costs too much for all of them.
+//
+// The digests say that the model of the kernel reads the weights that the source holds. The rows
+// reach every group of every channel, and what is added to sums beside the weights: biases, and the
+// sums that 8-bit kernels take off for their zero points.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/kernels/weight_digests.h"
+#include "prepack/verify/truth.h"
+
+namespace prepack {
+
+// Memory of one thread.
+struct ChannelPanelTruth {
+  std::vector<double> kernel;     // [hot rows, channels], as GemmTruth's
+  std::vector<uint32_t> digests;  // by channel
+  // [channels, groups], as the layout stores them; groups as the decoder counts them.
+  std::vector<float> scales;
+  std::vector<uint64_t> group_of;  // by input channel, in the order of GemmInputs::exact()
+  bool zeros = true;               // every weight of the panel is zero in the source
+  DecodedRows decoded;
+  DecodedRows scattered;
+  std::vector<uint64_t> run_ends;  // of consecutive input channels with the same group
+  std::vector<float> weights;      // of one run
+};
+
+class ChannelTruth {
+ public:
+  // `rounding`: what the model of the kernel does to weights, whoever multiplies them.
+  // `integers`: KernelModel::digests_integers(). The truth must outlive this.
+  ChannelTruth(const GemmTruth& truth, WeightRounding rounding, bool integers);
+
+  // Does the kernel multiply steps, and scales their sums?
+  static bool ScalesSums(WeightRounding rounding) {
+    return rounding == WeightRounding::kNone || rounding == WeightRounding::kFp8;
+  }
+
+  // In the order of the packed module, for KernelModel::RunAndDigest.
+  const DigestFactors& packed_factors() const { return packed_factors_; }
+
+  // Output channels [n0, n0 + channels); n0 is a multiple of 8. Products are of weights as `judged`
+  // rounds them. Safe from any thread. The errors are those of the second decoder.
+  Status Compute(WeightRounding judged, uint64_t n0, uint64_t channels,
+                 ChannelPanelTruth& panel) const;
+
+ private:
+  // Appends the digests of decoded channels, and adds their products. `first`: of the panel.
+  void AddPiece(WeightRounding judged, uint64_t first, uint64_t width,
+                ChannelPanelTruth& panel) const;
+  uint32_t Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
+                  std::span<const float> scales, std::vector<float>& weights) const;
+
+  const GemmTruth& truth_;
+  uint64_t k_ = 0;
+  WeightRounding rounding_;
+  bool integers_;
+  bool to_f16_;
+  DigestFactors factors_;         // in the order of GemmInputs::exact()
+  DigestFactors packed_factors_;  // the same
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_CHANNEL_TRUTH_H_

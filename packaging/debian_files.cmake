@@ -1,0 +1,32 @@
+# What Debian wants otherwise than `cmake --install` has it: compressed man pages and changelogs, the licence by
+# reference, overrides with their reasons. The same bytes from every build. Run by cpack where the files of a package
+# lie.
+function(compress)
+  if(ARGN)
+    execute_process(COMMAND gzip -9 --no-name ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+endfunction()
+
+file(GLOB_RECURSE pages ${CPACK_TEMPORARY_DIRECTORY}/*.1)
+list(FILTER pages INCLUDE REGEX "/man1/")
+compress(${pages})
+
+set(debian ${CPACK_PREPACK_DEBIAN_FOLDER})
+file(GLOB_RECURSE copyrights ${CPACK_TEMPORARY_DIRECTORY}/*/copyright)
+foreach(copyright ${copyrights})
+  cmake_path(GET copyright PARENT_PATH folder)
+  cmake_path(GET folder FILENAME package)
+  file(COPY_FILE ${debian}/copyright ${copyright})
+  file(COPY_FILE ${CPACK_PREPACK_DEBIAN_CHANGELOG} ${folder}/changelog)
+  compress(${folder}/changelog)
+  if(EXISTS ${folder}/CHANGELOG.md)
+    compress(${folder}/CHANGELOG.md)
+  endif()
+  if(EXISTS ${debian}/${package}.lintian-overrides)
+    cmake_path(SET overrides NORMALIZE ${folder}/../../lintian/overrides)
+    file(MAKE_DIRECTORY ${overrides})
+    file(COPY_FILE ${debian}/${package}.lintian-overrides ${overrides}/${package})
+    file(CHMOD ${overrides}/${package} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+  endif()
+  file(CHMOD ${copyright} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+endforeach()

@@ -1,0 +1,17 @@
+# Compiles for a libc of choice with zig, which brings the headers and stubs of every glibc since 2.17 and of
+# musl, and LLVM's C++ library, linked in. `packaging/portable/build` writes the wrappers that this names.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR x86_64)
+set(CMAKE_C_COMPILER $ENV{PREPACK_ZIG_BIN}/cc)
+set(CMAKE_CXX_COMPILER $ENV{PREPACK_ZIG_BIN}/c++)
+set(CMAKE_AR $ENV{PREPACK_ZIG_BIN}/ar CACHE FILEPATH "")
+set(CMAKE_RANLIB $ENV{PREPACK_ZIG_BIN}/ranlib CACHE FILEPATH "")
+# The machine's own headers and libraries are for its own libc: none of them may be found.
+set(CMAKE_FIND_ROOT_PATH $ENV{PREPACK_ZIG_PREFIX})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE BOTH)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY BOTH)
+set(CMAKE_SYSTEM_PREFIX_PATH /)
+# The program is made on the machine that it runs on, but for the libc.
+set(CMAKE_CROSSCOMPILING_EMULATOR /usr/bin/env)

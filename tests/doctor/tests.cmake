@@ -1,0 +1,2 @@
+prepack_add_tests(doctor
+  doctor_test.cpp)

@@ -1,0 +1,174 @@
+// What verify does to every weight: every version gives what plain arithmetic gives.
+
+#include "prepack/kernels/weight_digests.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "catch.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/isa.h"
+#include "prepack/base/random.h"
+#include "prepack/kernels/kernels.h"
+#include "prepack/kernels/strip_codes.h"
+
+namespace prepack::testing {
+namespace {
+
+TEST_CASE("fields of words become numbers, the lowest first") {
+  const std::vector<uint32_t> words = {0x76543210, 0xFEDCBA98, 0x80FF017F};
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<float> out(24);
+    KernelsFor(isa).split_fields(words.data(), 3, 4, 8, out.data());
+    for (size_t i = 0; i < 16; ++i) CHECK(out[i] == static_cast<float>(i) - 8);
+    CHECK(out[16] == 7);
+    CHECK(out[23] == 0);
+    KernelsFor(isa).split_fields(words.data(), 3, 8, 0, out.data());
+    CHECK(out[0] == 0x10);
+    CHECK(out[7] == 0xFE);
+    CHECK(out[8] == 0x7F);
+    CHECK(out[11] == 0x80);
+  }
+}
+
+uint32_t ExpectedDigest(std::span<const float> weights, std::span<const uint32_t> factors) {
+  uint32_t digest = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    digest += std::bit_cast<uint32_t>(weights[i]) * factors[i];
+  }
+  return digest;
+}
+
+TEST_CASE("digests are of steps that are scaled, and rounded as consumers round") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> steps = {0.0F,        -0.0F,     1.0F,       -7.0F,      1.00390625F,
+                              1.01171875F, 0x1p-126F, 0x1p-130F,  -0x1p-130F, 0x1.FEp127F,
+                              0x1.FFp127F, kInfinity, -kInfinity, NAN};
+  SplitMix64 random(3);
+  for (int i = 0; i < 100; ++i) steps.push_back(static_cast<float>(random.Gaussian()));
+  std::vector<uint32_t> factors(steps.size());
+  for (uint32_t& factor : factors) factor = static_cast<uint32_t>(random.Next());
+  for (const float scale : {1.0F, 0.0131F, 0x1p-125F, -3.5F}) {
+    for (size_t i = 0; i < steps.size(); ++i) {  // one by one, so that none hides another
+      const std::span one = std::span(steps).subspan(i, 1);
+      const std::span factor = std::span(factors).subspan(i, 1);
+      const float product = steps[i] * scale;
+      const std::vector<float> plain = {product};
+      const std::vector<float> by_instruction = {RoundByInstruction(DType::kBF16, product)};
+      const std::vector<float> nearest = {RoundTo(DType::kBF16, product)};
+      for (const Isa isa : SupportedIsas()) {
+        const auto digest = [&](Bf16Rounding rounding) {
+          return KernelsFor(isa).digest_scaled(one.data(), 1, scale, rounding, factor.data());
+        };
+        CHECK(digest(Bf16Rounding::kNone) == ExpectedDigest(plain, factor));
+        if (std::isnan(product)) continue;  // any bits of it
+        CHECK(digest(Bf16Rounding::kByInstruction) == ExpectedDigest(by_instruction, factor));
+        CHECK(digest(Bf16Rounding::kNearest) == ExpectedDigest(nearest, factor));
+        CHECK(digest(Bf16Rounding::kNearestOfFinite) == ExpectedDigest(nearest, factor));
+      }
+    }
+    std::vector<float> products;
+    for (const float step : steps) products.push_back(step * scale);
+    for (const Isa isa : SupportedIsas()) {
+      CHECK(KernelsFor(isa).digest_scaled(steps.data(), steps.size(), scale, Bf16Rounding::kNone,
+                                          factors.data()) == ExpectedDigest(products, factors));
+    }
+  }
+}
+
+TEST_CASE("digests of whole numbers are those of their integers") {
+  SplitMix64 random(5);
+  std::vector<float> steps;
+  std::vector<int16_t> factors;
+  uint32_t expected = 0;
+  for (int i = 0; i < 77; ++i) {
+    const auto step = static_cast<int32_t>(random.Below(512)) - 256;
+    const auto factor = static_cast<int16_t>(random.Next());
+    steps.push_back(static_cast<float>(step));
+    factors.push_back(factor);
+    expected += static_cast<uint32_t>(step * int32_t{factor});
+  }
+  for (const Isa isa : SupportedIsas()) {
+    CHECK(KernelsFor(isa).digest_steps(steps.data(), steps.size(), factors.data()) == expected);
+  }
+}
+
+TEST_CASE("digests of a strip are those of its columns") {
+  SplitMix64 random(9);
+  constexpr size_t kCount = 33;
+  std::vector<float> w(kCount * kStripChannels);
+  std::vector<uint32_t> factors(kCount);
+  for (float& weight : w) weight = static_cast<float>(random.Gaussian());
+  for (uint32_t& factor : factors) factor = static_cast<uint32_t>(random.Next());
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<uint32_t> digests(kStripChannels, 5);
+    KernelsFor(isa).add_strip_digests(w.data(), kCount, factors.data(), digests.data());
+    for (size_t i = 0; i < kStripChannels; ++i) {
+      std::vector<float> column;
+      for (size_t j = 0; j < kCount; ++j) column.push_back(w[j * kStripChannels + i]);
+      CHECK(digests[i] == 5 + ExpectedDigest(column, factors));
+    }
+  }
+}
+
+// What a code of output channel i becomes.
+float Decoded(const NibbleScales& scales, size_t i, uint32_t code) {
+  const float value = (static_cast<float>(code ^ scales.flip) - scales.zeros[i]) * scales.scales[i];
+  return scales.to_bf16 ? RoundByInstruction(DType::kBF16, value) : value;
+}
+
+TEST_CASE("nibbles of a strip are scaled channel by channel") {
+  SplitMix64 random(7);
+  std::vector<uint8_t> codes(kStripChannels * 11);
+  for (uint8_t& byte : codes) byte = static_cast<uint8_t>(random.Below(256));
+  for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    NibbleScales scales{};
+    scales.flip = kind % 2 == 0 ? 0U : 8U;
+    scales.to_bf16 = kind / 2 % 2 == 0;
+    for (size_t i = 0; i < kStripChannels; ++i) {
+      scales.zeros[i] = static_cast<float>(random.Below(16));
+      scales.scales[i] = static_cast<float>(random.Gaussian()) * (kind < 4 ? 0x1p-126F : 1.0F);
+    }
+    for (const Isa isa : SupportedIsas()) {
+      std::vector<float> columns(3 * kStripChannels);
+      KernelsFor(isa).scale_nibbles(codes.data(), 11, 3, scales, columns.data());
+      std::vector<float> lines(16 * kStripChannels);
+      KernelsFor(isa).scale_nibble_lines(codes.data(), 11, 2, scales, lines.data());
+      for (size_t i = 0; i < kStripChannels; ++i) {
+        for (size_t j = 0; j < 3; ++j) {
+          const auto code = static_cast<uint32_t>(codes[j * 11 + i / 2] >> (i % 2 * 4) & 15);
+          CHECK(std::bit_cast<uint32_t>(columns[j * kStripChannels + i]) ==
+                std::bit_cast<uint32_t>(Decoded(scales, i, code)));
+        }
+        for (size_t j = 0; j < 16; ++j) {
+          const auto code = static_cast<uint32_t>(codes[i * 11 + j / 2] >> (j % 2 * 4) & 15);
+          CHECK(std::bit_cast<uint32_t>(lines[j * kStripChannels + i]) ==
+                std::bit_cast<uint32_t>(Decoded(scales, i, code)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("fours of bytes become pairs") {
+  std::vector<int8_t> quads(70 + 64);
+  for (size_t i = 0; i < quads.size(); ++i) quads[i] = static_cast<int8_t>(i * 37);
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<int16_t> w(2 * 2 * 2 * kStripChannels);
+    KernelsFor(isa).widen_quads(quads.data(), 70, 2, w.data());
+    for (size_t j = 0; j < 2; ++j) {
+      for (size_t i = 0; i < kStripChannels; ++i) {
+        for (size_t k = 0; k < 4; ++k) {
+          CHECK(w[((2 * j + k / 2) * kStripChannels + i) * 2 + k % 2] == quads[j * 70 + 4 * i + k]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace prepack::testing

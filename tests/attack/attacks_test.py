@@ -4,6 +4,7 @@ Each attack of attacks.py, and each pair of folders of pairs.py, must fail `veri
 what is none while `verify` passes it. vLLM itself is held against the same table in the tests of the plug-in.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -72,7 +73,11 @@ class Attacks(unittest.TestCase):
         folder = self.place / "sealed-again"
         shutil.copytree(packed, folder)
         attacks.Folder(folder, source, twin).save()
-        self.assertEqual((folder / raw.MANIFEST).read_bytes(), (packed / raw.MANIFEST).read_bytes())
+        again = json.loads((folder / raw.MANIFEST).read_bytes())
+        before = json.loads((packed / raw.MANIFEST).read_bytes())
+        # It has a line of its own for every module only as convert writes it.
+        del again["manifest_xxh3_128"], before["manifest_xxh3_128"]
+        self.assertEqual(again, before)
         self.assertEqual(self.verify(folder, source).code, 0)
 
     def test_every_attack_fails_verify_or_is_the_model(self):

@@ -76,8 +76,8 @@ TEST_CASE("a manifest of very many modules is small, and read in little more tha
   RequireOk(manifest.status());
   REQUIRE(manifest->modules.size() == kModules);
   const uint64_t kept = allocated.now - before;
-  // The text, what is kept, and no document of all modules between them, which would take four times
-  // what is kept.
+  // The text, what is kept, and no document of all modules between them, which would take four
+  // times what is kept.
   INFO(kept / kModules << " bytes a module, " << (allocated.peak - before) / kModules
                        << " at the peak");
   CHECK(allocated.peak - before <= 2 * bytes + kept + kept / 4);

@@ -29,8 +29,8 @@ VerifyReport VerifyAll(const std::filesystem::path& output, const std::filesyste
   return Value(Verify(options, progress));
 }
 
-// What is left of a product that differs from the truth by the rounding of its output alone: of bf16
-// some 55 dB, on a sample of channels a little more or less.
+// What is left of a product that differs from the truth by the rounding of its output alone: of
+// bf16 some 55 dB, on a sample of channels a little more or less.
 double RoundingOf(const ModuleVerification& module, const PackedExample& example) {
   if (module.gemm->activations == "bf16" && module.layout == "vllm-cpu/fp8-vnni")
     return 52;  // twice

@@ -258,8 +258,8 @@ class DataCheck {
     std::optional<TextRun> text;
     StoredBlocks blocks;
     bool readable = true;
-    const auto stripes = std::ranges::equal_range(stripes_, module, {}, &RowStripe::matrix);
-    for (auto stripe = stripes.begin(); stripe != stripes.end(); ++stripe) {
+    auto stripe = std::ranges::lower_bound(stripes_, module, {}, &RowStripe::matrix);
+    for (; stripe != stripes_.end() && stripe->matrix == module; ++stripe) {
       const std::unique_ptr<StripeResult> taken =
           std::move(results_[static_cast<size_t>(stripe - stripes_.begin())]);
       StripeResult& result = *taken;

@@ -226,7 +226,8 @@ ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoi
 // met.
 void AddAccepted(const AcceptedFindings& accepted, bool saw_all, ConvertReport& report) {
   std::vector<Finding> findings;
-  for (const auto& [module, finding] : accepted.Noted()) {
+  for (const auto& noted : accepted.Noted()) {
+    const Finding& finding = noted.second;
     const auto alike = std::ranges::find_if(findings, [&](const Finding& earlier) {
       return earlier.id == finding.id && earlier.message == finding.message;
     });

@@ -13,8 +13,8 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
-#include "prepack/kernels/kernels.h"
 #include "prepack/gemm/kernel_model.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 

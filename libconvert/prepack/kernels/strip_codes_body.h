@@ -41,8 +41,8 @@ void WidenQuads(const int8_t* quads, size_t stride, size_t count, int16_t* w) {
   for (size_t j = 0; j < count; ++j) {
     for (size_t i = 0; i < kStripChannels; ++i) {
       for (size_t k = 0; k < 4; ++k) {
-        const int code = quads[j * stride + 4 * i + k];
-        w[((j * 2 + k / 2) * kStripChannels + i) * 2 + k % 2] = static_cast<int16_t>(code);
+        w[((j * 2 + k / 2) * kStripChannels + i) * 2 + k % 2] =
+            static_cast<int16_t>(static_cast<int>(quads[j * stride + 4 * i + k]));
       }
     }
   }

@@ -6,8 +6,16 @@
 // implementation-defined.)
 
 #include <cstdint>
+#include <string_view>
 
 namespace prepack {
+
+// FNV-1a: a seed of which every name has its own.
+constexpr uint64_t SeedOfName(std::string_view name) {
+  uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
 
 // SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 class SplitMix64 {

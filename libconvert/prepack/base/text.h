@@ -27,6 +27,9 @@ std::string DidYouMean(std::string_view wanted, std::span<const std::string> kno
 // included.
 std::optional<uint64_t> ParseUint(std::string_view text, int base = 10);
 
+// Without white space at its ends.
+std::string_view Trimmed(std::string_view text);
+
 // ASCII lower case; all keywords of quantization configs are ASCII.
 std::string LowerCase(std::string_view text);
 

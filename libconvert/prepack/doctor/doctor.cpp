@@ -43,7 +43,9 @@ constexpr std::array kConsumers = {
     Consumer{"sglang", "SGLang", kSglangPackages, "", "pip install sglang"},
     Consumer{"transformers", "transformers", kTransformersPackages, "", "pip install transformers"},
     Consumer{"torch", "PyTorch", kTorchPackages, "2.13.0", "pip install torch==2.13.0"},
-    Consumer{"prepack", "prepack for Python", kPrepackPackages, "", "pip install prepack"},
+    Consumer{
+        "prepack", "prepack for Python", kPrepackPackages, "",
+        "install the wheel of a release (docs/install.md); `prepack` on PyPI is another project"},
 };
 
 // What a target's folders need, in the order in which it matters.

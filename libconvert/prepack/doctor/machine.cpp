@@ -15,25 +15,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string Trimmed(std::string_view text) {
-  constexpr std::string_view kSpaces = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpaces);
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(kSpaces) - first + 1));
-}
-
 // The first line of a file; empty when there is none.
 std::string LineOf(const fs::path& path) {
   std::ifstream in(path);
   std::string line;
   std::getline(in, line);
-  return Trimmed(line);
+  return std::string(Trimmed(line));
 }
 
 // "NAME : VALUE"
 std::pair<std::string, std::string> FieldOf(std::string_view line) {
   const size_t colon = std::min(line.find(':'), line.size());
-  return {Trimmed(line.substr(0, colon)), Trimmed(line.substr(std::min(colon + 1, line.size())))};
+  return {std::string(Trimmed(line.substr(0, colon))),
+          std::string(Trimmed(line.substr(std::min(colon + 1, line.size()))))};
 }
 
 void ReadCpus(const fs::path& path, Machine& machine) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
 #include "prepack/io/file.h"
 
 namespace prepack {
@@ -39,13 +40,8 @@ std::map<std::string, std::string> VenvFields(const fs::path& prefix) {
   for (std::string line; std::getline(in, line);) {
     const size_t equals = line.find('=');
     if (equals == std::string::npos) continue;
-    const auto trimmed = [](std::string text) {
-      const auto space = [](unsigned char c) { return std::isspace(c) != 0; };
-      text.erase(text.begin(), std::ranges::find_if_not(text, space));
-      while (!text.empty() && space(static_cast<unsigned char>(text.back()))) text.pop_back();
-      return text;
-    };
-    fields[trimmed(line.substr(0, equals))] = trimmed(line.substr(equals + 1));
+    const std::string_view text = line;
+    fields[std::string(Trimmed(text.substr(0, equals)))] = Trimmed(text.substr(equals + 1));
   }
   return fields;
 }

@@ -58,7 +58,18 @@ struct AcceptedFindings::State {
     std::string text;
     std::string id;
     ModulePattern pattern;
-    mutable std::atomic<bool> used = false;
+    std::atomic<bool> used = false;
+
+    // For a finding at `name`, or in the module or tensor `other` if that is not empty. Notes that
+    // it was of use.
+    Result<bool> Takes(std::string_view name, std::string_view other) {
+      PREPACK_TRY_ASSIGN(bool matches, pattern.IsFor(name));
+      if (!matches && !other.empty()) {
+        PREPACK_TRY_ASSIGN(matches, pattern.IsFor(other));
+      }
+      if (matches) used = true;
+      return matches;
+    }
   };
   std::vector<std::unique_ptr<Rule>> rules;
   std::mutex mutex;
@@ -107,13 +118,8 @@ Result<bool> AcceptedFindings::Accepts(std::string_view id, std::string_view nam
   bool accepts = false;
   for (const auto& rule : state_->rules) {
     if (rule->id != id) continue;
-    PREPACK_TRY_ASSIGN(bool matches, rule->pattern.IsFor(name));
-    if (!matches && !other.empty()) {
-      PREPACK_TRY_ASSIGN(matches, rule->pattern.IsFor(other));
-    }
-    if (!matches) continue;
-    rule->used = true;
-    accepts = true;
+    PREPACK_TRY_ASSIGN(const bool takes, rule->Takes(name, other));
+    accepts = accepts || takes;
   }
   return accepts;
 }
@@ -123,13 +129,8 @@ Status AcceptedFindings::Mark(Finding& finding, std::string_view module) const {
   for (const auto& rule : state_->rules) {
     if (rule->id != finding.id) continue;
     if (finding.more != 0 && !rule->pattern.is_for_all()) continue;
-    PREPACK_TRY_ASSIGN(bool matches, rule->pattern.IsFor(finding.where));
-    if (!matches && !module.empty()) {
-      PREPACK_TRY_ASSIGN(matches, rule->pattern.IsFor(module));
-    }
-    if (!matches) continue;
-    rule->used = true;
-    finding.accepted = true;
+    PREPACK_TRY_ASSIGN(const bool takes, rule->Takes(finding.where, module));
+    finding.accepted = finding.accepted || takes;
   }
   return {};
 }

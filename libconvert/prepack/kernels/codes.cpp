@@ -4,38 +4,19 @@
 #include <bit>
 #include <cstring>
 
+#include "prepack/kernels/dense_fields.h"
 #include "prepack/kernels/kernels.h"
 
 namespace prepack {
 
 namespace {
 
-// `count` (at most 8) bytes as a little-endian number.
-uint64_t LoadLittle(const uint8_t* bytes, size_t count) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < count; ++i) value |= static_cast<uint64_t>(bytes[i]) << (8 * i);
-  return value;
-}
-
-void StoreLittle(uint64_t value, size_t count, uint8_t* bytes) {
-  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
-}
-
-// The lowest `ones` bits of every `period`.
-constexpr uint64_t Mask(unsigned ones, unsigned period) {
-  uint64_t mask = 0;
-  for (unsigned bit = 0; bit < 64; ++bit) {
-    if (bit % period < ones) mask |= uint64_t{1} << bit;
-  }
-  return mask;
-}
-
 // Eight fields kFrom apart (4 or 8) to eight of kBits, side by side.
 template <unsigned kBits, unsigned kFrom>
 uint64_t Gather8(uint64_t fields) {
-  constexpr uint64_t kOne = Mask(kBits, 2 * kFrom);
-  constexpr uint64_t kTwo = Mask(2 * kBits, 4 * kFrom);
-  constexpr uint64_t kFour = Mask(4 * kBits, 64);
+  constexpr uint64_t kOne = FieldMask(kBits, 2 * kFrom);
+  constexpr uint64_t kTwo = FieldMask(2 * kBits, 4 * kFrom);
+  constexpr uint64_t kFour = FieldMask(4 * kBits, 64);
   fields = (fields & kOne) | ((fields >> kFrom) & kOne) << kBits;
   fields = (fields & kTwo) | ((fields >> (2 * kFrom)) & kTwo) << (2 * kBits);
   return (fields & kFour) | ((fields >> (4 * kFrom)) & kFour) << (4 * kBits);

@@ -11,33 +11,13 @@ namespace prepack::PREPACK_LEVEL {
 
 namespace {
 
-// `count` (at most 8) bytes as a little-endian number.
-uint64_t LoadLittle(const uint8_t* bytes, size_t count) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < count; ++i) value |= static_cast<uint64_t>(bytes[i]) << (8 * i);
-  return value;
-}
-
-void StoreLittle(uint64_t value, size_t count, uint8_t* bytes) {
-  for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
-}
-
-// The lowest `ones` bits of every `period`.
-constexpr uint64_t Mask(unsigned ones, unsigned period) {
-  uint64_t mask = 0;
-  for (unsigned bit = 0; bit < 64; ++bit) {
-    if (bit % period < ones) mask |= uint64_t{1} << bit;
-  }
-  return mask;
-}
-
 // Eight fields of kBits, side by side, to eight fields kTo apart (kTo 4 or 8).
 template <unsigned kBits, unsigned kTo>
 uint64_t Spread8(uint64_t fields) {
   // Halves of four fields, then pairs, then single fields.
-  constexpr uint64_t kFour = Mask(4 * kBits, 64);
-  constexpr uint64_t kTwo = Mask(2 * kBits, 4 * kTo);
-  constexpr uint64_t kOne = Mask(kBits, 2 * kTo);
+  constexpr uint64_t kFour = FieldMask(4 * kBits, 64);
+  constexpr uint64_t kTwo = FieldMask(2 * kBits, 4 * kTo);
+  constexpr uint64_t kOne = FieldMask(kBits, 2 * kTo);
   fields = (fields & kFour) | ((fields >> (4 * kBits)) & kFour) << (4 * kTo);
   fields = (fields & kTwo) | ((fields >> (2 * kBits)) & kTwo) << (2 * kTo);
   return (fields & kOne) | ((fields >> kBits) & kOne) << kTo;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "prepack/kernels/dense_fields.h"
 #include "prepack/kernels/kernels.h"
 
 #include "prepack/kernels/awq_body.h"

@@ -23,12 +23,8 @@ ChannelCheck::ChannelCheck(const PackedModule& packed, const LoadedOperands& ope
       rounding_(rounding),
       consumer_scales_(packed.layout().consumer_scales.Of(packed.request())),
       model_(std::move(model)),
-      channels_(truth, rounding, model_->digests_integers()) {
-  const GemmInputs& inputs = truth.inputs();
-  const uint64_t k0 = inputs.slab() ? inputs.slab()->k0 : 0;
-  places_.resize(inputs.k());
-  for (uint64_t j = 0; j < places_.size(); ++j) places_[inputs.order()[j]] = k0 + j;
-}
+      channels_(truth, rounding, model_->digests_integers()),
+      k0_(truth.inputs().slab() ? truth.inputs().slab()->k0 : 0) {}
 
 Status ChannelCheck::Run(WeightRounding judged, uint64_t n0, uint64_t channels,
                          ChannelScratch& scratch, DecodedDifferences& differences) const {
@@ -60,7 +56,7 @@ Status ChannelCheck::Run(WeightRounding judged, uint64_t n0, uint64_t channels,
 void ChannelCheck::FindGroupInputs(ChannelScratch& scratch) const {
   const std::vector<uint64_t>& group_of = scratch.truth.group_of;
   scratch.group_inputs.assign(scratch.truth.scales.size() / scratch.truth.digests.size(), kNoInput);
-  for (uint64_t i = 0; i < group_of.size(); ++i) scratch.group_inputs[group_of[i]] = places_[i];
+  for (uint64_t i = 0; i < group_of.size(); ++i) scratch.group_inputs[group_of[i]] = PlaceOf(i);
 }
 
 bool ChannelCheck::SameScales(uint64_t n0, uint64_t channel, const ChannelScratch& scratch) const {
@@ -78,19 +74,20 @@ bool ChannelCheck::SameScales(uint64_t n0, uint64_t channel, const ChannelScratc
 Status ChannelCheck::CompareStrip(uint64_t n0, uint64_t channels, ChannelScratch& scratch,
                                   DecodedDifferences& differences) const {
   const uint64_t k = packed_.request().k;
+  const uint64_t inputs = truth_.inputs().k();
   DecodedRows& decoded = scratch.truth.decoded;
   PREPACK_TRY(truth_.Decode(n0, channels, decoded, scratch.truth.scattered));
   if (consumer_scales_) std::ranges::fill(decoded.scales, 1.0);
-  scratch.expected.resize(channels * places_.size());
+  scratch.expected.resize(channels * inputs);
   FillKernelWeights(rounding_, packed_.layout(), packed_.request(), decoded,
                     std::span(scratch.expected));
   scratch.found.resize(channels * k);
   PREPACK_TRY(packed_.VisitWeight(
       [&](std::span<const std::byte> /*weight*/) { model_->Weights(n0, scratch.found); }));
   for (uint64_t row = 0; row < channels; ++row) {
-    for (uint64_t i = 0; i < places_.size(); ++i) {
-      const double expected = scratch.expected[row * places_.size() + i];
-      const double found = scratch.found[row * k + places_[i]];
+    for (uint64_t i = 0; i < inputs; ++i) {
+      const double expected = scratch.expected[row * inputs + i];
+      const double found = scratch.found[row * k + PlaceOf(i)];
       if (found != expected) {
         differences.Add(n0 + row, truth_.inputs().ModelInput(i), found, expected);
       }

@@ -43,6 +43,8 @@ class ChannelCheck {
              DecodedDifferences& differences) const;
 
  private:
+  // Of input channel i in the order of GemmInputs::exact(): where it is in the packed module.
+  uint64_t PlaceOf(uint64_t i) const { return k0_ + truth_.inputs().places()[i]; }
   bool SameScales(uint64_t n0, uint64_t channel, const ChannelScratch& scratch) const;
   void FindGroupInputs(ChannelScratch& scratch) const;
   Status CompareStrip(uint64_t n0, uint64_t channels, ChannelScratch& scratch,
@@ -55,8 +57,7 @@ class ChannelCheck {
   bool consumer_scales_;
   std::unique_ptr<KernelModel> model_;
   ChannelTruth channels_;
-  // By input channel in the order of GemmInputs::exact(): where it is in the packed module.
-  std::vector<uint64_t> places_;
+  uint64_t k0_;  // the first input channel of the packed module that the inputs are of
 };
 
 }  // namespace prepack

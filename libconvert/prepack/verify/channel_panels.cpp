@@ -2,21 +2,11 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
-namespace {
-
-// FNV-1a.
-uint64_t HashOfName(std::string_view name) {
-  uint64_t hash = 0xCBF29CE484222325ULL;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return hash;
-}
-
-}  // namespace
 
 std::vector<ChannelPanel> CutChannels(const PackedModule& packed, const ProductCut& cut,
                                       uint64_t weights) {
@@ -44,7 +34,7 @@ std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const Prod
   for (const FusedMember& member : packed.members()) {
     const uint64_t first = begin / cut.unit;
     const uint64_t last = (begin + member.n - 1) / cut.unit;
-    const uint64_t unit = first + HashOfName(member.module) % (last - first + 1);
+    const uint64_t unit = first + SeedOfName(member.module) % (last - first + 1);
     starts.insert(std::min(unit * cut.unit, (n - 1) / reserved * reserved));
     begin += member.n;
   }

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 
-#include "prepack/base/float_convert.h"
 #include "prepack/base/random.h"
 #include "prepack/base/status.h"
 #include "prepack/kernels/kernels.h"
@@ -49,13 +48,6 @@ ChannelTruth::ChannelTruth(const GemmTruth& truth, WeightRounding rounding, bool
 }
 
 namespace {
-
-void FindRuns(std::span<const uint64_t> group_of, std::vector<uint64_t>& ends) {
-  ends.clear();
-  for (uint64_t k = 1; k <= group_of.size(); ++k) {
-    if (k == group_of.size() || group_of[k] != group_of[k - 1]) ends.push_back(k);
-  }
-}
 
 // In registers, where there is a kernel that rounds so.
 std::optional<Bf16Rounding> RoundingOfDigest(WeightRounding rounding, bool to_f16) {
@@ -135,7 +127,7 @@ void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t widt
 
 Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channels,
                              ChannelPanelTruth& panel) const {
-  const DType scale_dtype = truth_.packed().layout().scales.value.Of(truth_.packed().request());
+  const PackedModule& packed = truth_.packed();
   const uint64_t most = std::max<uint64_t>(1, kPieceWeights / k_ / kPieceUnit) * kPieceUnit;
   panel.kernel.assign(truth_.kernel_hot().size() * channels, 0);
   panel.digests.clear();
@@ -144,12 +136,10 @@ Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channe
   for (uint64_t first = 0; first < channels; first += most) {
     PREPACK_TRY(truth_.Decode(n0 + first, std::min(most, channels - first), panel.decoded,
                               panel.scattered));
-    for (const double scale : panel.decoded.scales) {
-      panel.scales.push_back(RoundTo(scale_dtype, static_cast<float>(scale)));
-    }
+    AppendStoredScales(packed.layout(), packed.request(), panel.decoded, panel.scales);
     if (first == 0 || panel.group_of != panel.decoded.group_of) {
       panel.group_of = panel.decoded.group_of;
-      FindRuns(panel.group_of, panel.run_ends);
+      panel.run_ends = RunsOf(panel.group_of);
     }
     AddPiece(judged, first, channels, panel);
   }

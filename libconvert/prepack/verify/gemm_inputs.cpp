@@ -24,12 +24,9 @@ namespace {
 constexpr uint64_t kOutlierEvery = 256;  // channels
 constexpr double kOutlierFactor = 20;
 
+// Each module gets its own activations, and so does each expert.
 uint64_t SeedOf(const PackedModule& module) {
-  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets its own activations
-  for (const char c : module.name()) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  }
-  return hash + module.expert().value_or(0) * 0x9E3779B97F4A7C15ULL;  // and so does each expert
+  return SeedOfName(module.name()) + module.expert().value_or(0) * 0x9E3779B97F4A7C15ULL;
 }
 
 // The parameters of a normal distribution.
@@ -144,11 +141,11 @@ void GemmInputs::Give(DType dtype) {
     std::ranges::transform(order_, given_.begin() + static_cast<std::ptrdiff_t>(row * columns()),
                            [=](uint64_t k) { return RoundTo(dtype, static_cast<float>(from[k])); });
   }
-  std::vector<uint64_t> place(k_);  // of each channel of the model
-  for (uint64_t j = 0; j < k_; ++j) place[order_[j]] = j;
+  places_.resize(k_);
+  for (uint64_t j = 0; j < k_; ++j) places_[order_[j]] = j;
   for (uint64_t row = 0; row < hot_.size(); ++row) {
     for (const HotInput& hot : hot_[row]) {
-      given_[(dense_rows_ + row) * columns() + place[hot.k]] =
+      given_[(dense_rows_ + row) * columns() + places_[hot.k]] =
           RoundTo(dtype, static_cast<float>(hot.value));
     }
   }

@@ -76,6 +76,8 @@ class GemmInputs {
   const std::vector<std::vector<HotInput>>& hot() const { return hot_; }
   // Column j of `given` is column order()[j] of `exact`, [k()].
   std::span<const uint64_t> order() const { return order_; }
+  // And column k of `exact` is column places()[k] of `given`.
+  std::span<const uint64_t> places() const { return places_; }
   // Column i of `exact` is input channel channels()[i] of the model; empty: input channel i.
   std::span<const uint64_t> channels() const { return channels_; }
 
@@ -99,6 +101,7 @@ class GemmInputs {
   std::vector<double> exact_;
   std::vector<std::vector<HotInput>> hot_;
   std::vector<uint64_t> order_;
+  std::vector<uint64_t> places_;
   std::vector<uint64_t> channels_;
   std::vector<InputBatch> batches_;
 };

@@ -117,6 +117,7 @@ class ModuleMultiplication {
   Status PrepareSlab(const std::optional<InputSlab>& slab);
   Status RunPrimitive();
   bool MultipliesAll() const;
+  uint64_t SampledCount() const;  // output channels
   Status RunPanels(Progress& progress);
   Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
@@ -157,8 +158,8 @@ class ModuleMultiplication {
   std::unique_ptr<KernelModel> model_;
   uint64_t model_rows_ = 0;
   std::optional<ChannelCheck> channels_;  // none: no model knows the form of the weights
-  std::vector<ChannelPanel> panels_;      // of all output channels
-  std::vector<ChannelPanel> sample_;      // of those that all rows are multiplied with
+  std::vector<ChannelPanel> sample_;      // of the channels that all rows are multiplied with
+  std::vector<ChannelPanel> panels_;      // of all channels; none: the sample is all
   WeightRounding rounding_ = WeightRounding::kNone;
   std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
@@ -228,10 +229,17 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
     activations_[i] = static_cast<float>(model_->Activation(i / inputs_->k(), i % inputs_->k()));
   }
   PREPACK_TRY(FindBaseline());
-  panels_ = CutChannels(packed_, cut_, kChannelWeights);
   sample_ = MultipliesAll() ? CutChannels(packed_, cut_, kPanelWeights)
                             : SampledChannels(packed_, cut_, options_.sampled_weights);
+  panels_.clear();
+  if (SampledCount() != packed_.request().n) panels_ = CutChannels(packed_, cut_, kChannelWeights);
   return {};
+}
+
+uint64_t ModuleMultiplication::SampledCount() const {
+  uint64_t channels = 0;
+  for (const ChannelPanel& panel : sample_) channels += panel.channels;
+  return channels;
 }
 
 // What the user gave numbers for is judged on all output channels.
@@ -437,17 +445,20 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch,
   if (options_.engine != nullptr && primitive_y_.empty()) {
     PREPACK_TRY(RunSecond(n0, channels, scratch));
   }
+  // What differs, and the kernel figure of hot rows, come with the panels of all channels if there
+  // are such panels.
+  const bool is_all = panels_.empty();
   if (channels_) {
-    DecodedDifferences differences;  // are found once, with all channels
-    PREPACK_TRY(channels_->Run(rounding_, n0, channels, scratch.channels, differences));
+    DecodedDifferences apart;
+    PREPACK_TRY(
+        channels_->Run(rounding_, n0, channels, scratch.channels, is_all ? sums.weights : apart));
   }
   const std::vector<InputBatch>& batches = inputs_->batches();
   for (size_t i = 0; i < batches.size(); ++i) {
     const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
     const uint64_t first = batches[i].first * channels;
     const std::span<const float> y = First(i, n0, channels, scratch);
-    // Hot rows meet all channels.
-    if (!channels_ || !IsHot(batches[i])) {
+    if (is_all || !IsHot(batches[i])) {
       sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
     }
     sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
@@ -511,7 +522,7 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch&
 
 Status ModuleMultiplication::RunPanels(Progress& progress) {
   const size_t sampled = sample_.size();
-  const size_t count = sampled + (channels_ ? panels_.size() : 0);
+  const size_t count = sampled + panels_.size();
   const auto threads = static_cast<unsigned>(std::min<size_t>(options_.threads, count));
   std::vector<Scratch> scratch(threads);
   std::vector<PanelSums> sums(count);
@@ -521,7 +532,7 @@ Status ModuleMultiplication::RunPanels(Progress& progress) {
     sums[i].end_to_end.resize(inputs_->batches().size());
     if (i < sampled) {
       PREPACK_TRY(RunSampled(sample_[i], scratch[worker], sums[i]));
-      if (!channels_) progress.Add(sample_[i].channels * inputs_->k());
+      if (panels_.empty()) progress.Add(sample_[i].channels * inputs_->k());
       return {};
     }
     const ChannelPanel& panel = panels_[i - sampled];
@@ -546,7 +557,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
   gemm.activations =
       primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
-  for (const ChannelPanel& panel : sample_) gemm.channels += panel.channels;
+  gemm.channels = SampledCount();
   gemm.inputs.reserve(batches_.size());
   for (size_t i = 0; i < batches_.size(); ++i) {
     gemm.inputs.push_back({.input = std::string(batches_[i].name),

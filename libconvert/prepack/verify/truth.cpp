@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <type_traits>
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
@@ -48,13 +50,28 @@ double Operand(float step, float scale) {
   return 0;
 }
 
-// Ends of the runs of consecutive input channels with the same group.
-std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
-  std::vector<uint64_t> ends;
-  for (uint64_t k = 1; k <= group_of.size(); ++k) {
-    if (k == group_of.size() || group_of[k] != group_of[k - 1]) ends.push_back(k);
+// Calls work with the rounding as a constant, so that loops over weights take several at a time.
+template <typename Work>
+auto WithRounding(WeightRounding rounding, bool to_f16, const Work& work) {
+  using enum WeightRounding;
+  switch (rounding) {
+    case kNone:
+      return work(std::integral_constant<WeightRounding, kNone>());
+    case kToF32:
+      return work(std::integral_constant<WeightRounding, kToF32>());
+    case kToActivation:
+      if (to_f16) return work(std::integral_constant<WeightRounding, kToActivation>());
+      break;
+    case kFp8:
+      return work(std::integral_constant<WeightRounding, kFp8>());
+    case kFp8ToBF16:
+      return work(std::integral_constant<WeightRounding, kFp8ToBF16>());
+    case kDequantized:
+      return work(std::integral_constant<WeightRounding, kDequantized>());
+    case kToBF16:
+      break;
   }
-  return ends;
+  return work(std::integral_constant<WeightRounding, kToBF16>());
 }
 
 // All operands, with scales [rows, groups] as the layout stores them. With the rounding and the
@@ -78,32 +95,28 @@ void FillOperands(const DecodedRows& decoded, std::span<const float> scales,
 template <typename T>
 void FillAs(WeightRounding rounding, const Layout& layout, const PackRequest& request,
             const DecodedRows& decoded, std::span<T> operands) {
-  const DType scale_dtype = layout.scales.value.Of(request);
-  std::vector<float> scales(decoded.scales.size());
-  for (size_t i = 0; i < scales.size(); ++i) {
-    scales[i] = RoundTo(scale_dtype, static_cast<float>(decoded.scales[i]));
-  }
-  const bool to_f16 = request.activation_dtype == DType::kF16;
-  switch (rounding) {
-    case WeightRounding::kNone:
-      return FillOperands<WeightRounding::kNone>(decoded, scales, operands);
-    case WeightRounding::kToF32:
-      return FillOperands<WeightRounding::kToF32>(decoded, scales, operands);
-    case WeightRounding::kToBF16:
-      return FillOperands<WeightRounding::kToBF16>(decoded, scales, operands);
-    case WeightRounding::kToActivation:
-      if (!to_f16) return FillOperands<WeightRounding::kToBF16>(decoded, scales, operands);
-      return FillOperands<WeightRounding::kToActivation>(decoded, scales, operands);
-    case WeightRounding::kFp8:
-      return FillOperands<WeightRounding::kFp8>(decoded, scales, operands);
-    case WeightRounding::kFp8ToBF16:
-      return FillOperands<WeightRounding::kFp8ToBF16>(decoded, scales, operands);
-    case WeightRounding::kDequantized:
-      return FillOperands<WeightRounding::kDequantized>(decoded, scales, operands);
-  }
+  std::vector<float> scales;
+  AppendStoredScales(layout, request, decoded, scales);
+  WithRounding(rounding, request.activation_dtype == DType::kF16,
+               [&](auto constant) { FillOperands<constant.value>(decoded, scales, operands); });
 }
 
 }  // namespace
+
+std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
+  std::vector<uint64_t> ends;
+  for (uint64_t k = 1; k <= group_of.size(); ++k) {
+    if (k == group_of.size() || group_of[k] != group_of[k - 1]) ends.push_back(k);
+  }
+  return ends;
+}
+
+void AppendStoredScales(const Layout& layout, const PackRequest& request,
+                        const DecodedRows& decoded, std::vector<float>& scales) {
+  const DType dtype = layout.scales.value.Of(request);
+  std::ranges::transform(decoded.scales, std::back_inserter(scales),
+                         [=](double scale) { return RoundTo(dtype, static_cast<float>(scale)); });
+}
 
 void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
                        const DecodedRows& decoded, std::span<double> operands) {
@@ -116,24 +129,8 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 }
 
 double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale) {
-  switch (rounding) {
-    case WeightRounding::kNone:
-      return Operand<WeightRounding::kNone>(step, scale);
-    case WeightRounding::kToF32:
-      return Operand<WeightRounding::kToF32>(step, scale);
-    case WeightRounding::kToBF16:
-      return Operand<WeightRounding::kToBF16>(step, scale);
-    case WeightRounding::kToActivation:
-      return to_f16 ? Operand<WeightRounding::kToActivation>(step, scale)
-                    : Operand<WeightRounding::kToBF16>(step, scale);
-    case WeightRounding::kFp8:
-      return Operand<WeightRounding::kFp8>(step, scale);
-    case WeightRounding::kFp8ToBF16:
-      return Operand<WeightRounding::kFp8ToBF16>(step, scale);
-    case WeightRounding::kDequantized:
-      return Operand<WeightRounding::kDequantized>(step, scale);
-  }
-  return 0;
+  return WithRounding(rounding, to_f16,
+                      [=](auto constant) { return Operand<constant.value>(step, scale); });
 }
 
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
@@ -302,11 +299,10 @@ GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
     double* to = &kernel_dense_[row * k];
     for (uint64_t j = 0; j < k; ++j) to[order[j]] = line[j];
   }
-  std::vector<uint64_t> places(k);  // where the input channels are in the packed module
-  for (uint64_t j = 0; j < k; ++j) places[order[j]] = j;
   kernel_hot_ = inputs.hot();
   for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
-    for (HotInput& input : kernel_hot_[row]) input.value = hot.Activation(row, places[input.k]);
+    for (HotInput& input : kernel_hot_[row])
+      input.value = hot.Activation(row, inputs.places()[input.k]);
   }
 }
 

@@ -29,8 +29,15 @@ Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
 // Static quantization of its activations. That those of members differ is kMalformed.
 Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedModule& packed);
 
+// Ends of the runs of consecutive input channels with the same group.
+std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of);
+
 // What becomes of decoded weights before a kernel multiplies them, never computed from packed
 // bytes.
+
+// Appends their scales [rows, groups] as the layout stores them.
+void AppendStoredScales(const Layout& layout, const PackRequest& request,
+                        const DecodedRows& decoded, std::vector<float>& scales);
 
 // The operands of decoded weights, and the weights themselves, in f64. The spans have one element
 // per weight.

@@ -3,8 +3,11 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "prepack/verify/level_pass.h"
 #include "prepack/verify/report/report.h"
+#include "status_matchers.h"
 
 namespace prepack::testing {
 
@@ -23,6 +26,14 @@ struct CheckedLevel {
     return names;
   }
 };
+
+// Has the levels look at every module and tensor, on two threads.
+inline PassFailures RunOnTwoThreads(const PackedFolder& folder, const ModuleSample* sample,
+                                    const PassLevels& levels, Progress& progress) {
+  const std::vector<MemoryNeed> needs(folder.manifest().modules.size());
+  return Value(RunLevels(folder, sample, levels,
+                         {.threads = 2, .memory = uint64_t{1} << 20, .needs = needs}, progress));
+}
 
 }  // namespace prepack::testing
 

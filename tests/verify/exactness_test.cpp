@@ -28,8 +28,10 @@ CheckedLevel CheckExact(const fs::path& path, const fs::path& from,
   CheckedLevel checked{.which = Level::kExactness};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
-  checked.level =
-      Value(CheckExactness(folder, source, model, sample, 2, progress, checked.figures));
+  ExactnessCheck check(folder, source, model, sample, progress);
+  RequireOk(check.CompareRecords());
+  RequireOk(RunOnTwoThreads(folder, sample, {.exactness = &check}, progress).exactness);
+  checked.level = Value(check.Finish(2, checked.figures));
   return checked;
 }
 

@@ -39,7 +39,9 @@ CheckedLevel CheckIntact(const std::filesystem::path& path, const ModuleSample* 
   CheckedLevel checked{.which = Level::kIntegrity};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
-  checked.level = Value(CheckIntegrity(folder, sample, 2, progress, checked.figures));
+  IntegrityCheck check(folder, sample, progress);
+  RunOnTwoThreads(folder, sample, {.integrity = &check}, progress);
+  checked.level = Value(check.Finish(2, checked.figures));
   return checked;
 }
 

@@ -221,7 +221,8 @@ bool PassesIntegrity(const fs::path& path) {
   if (!folder.ok()) return false;  // the manifest is not what was written
   ModuleFigures figures;
   Progress progress;
-  return Value(CheckIntegrity(*folder, nullptr, 1, progress, figures)).state == LevelState::kPassed;
+  return Value(IntegrityCheck(*folder, nullptr, progress).Finish(1, figures)).state ==
+         LevelState::kPassed;
 }
 
 // Applies one mutation to a copy of folder and source; what caught it, or empty when there was

@@ -62,9 +62,11 @@ inline GemmResult RunModels(const std::filesystem::path& output,
     result.modules[name].layout = record.layout;
   }
   Progress progress;
-  GemmCheck check;
-  result.level =
-      Value(CheckGemm(folder, decoder, check, SqnrBars(), progress, result.modules)).gemm;
+  const GemmOptions options;
+  const SqnrBars bars;
+  GemmCheck check(folder, decoder, options, bars, progress);
+  for (size_t i = 0; i < folder.manifest().modules.size(); ++i) RequireOk(check.Multiply(i, 1));
+  result.level = check.Finish(result.modules).gemm;
   return result;
 }
 

@@ -9,6 +9,7 @@ prepack_add_tests(verify
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
   integrity_test.cpp
+  level_pass_test.cpp
   loaded_files_test.cpp
   lying_manifest_test.cpp
   module_judgement_test.cpp

@@ -1,65 +1,86 @@
 #ifndef PREPACK_VERIFY_EXACTNESS_H_
 #define PREPACK_VERIFY_EXACTNESS_H_
 
-// One packed module against its source: every part of it.
+// Level 2: is the folder still the model? Every part of every packed module is unpacked and
+// compared with the source as the readers deliver it: codes and zero points must be equal, scales
+// may differ only by the rounding that the manifest names. Tensors that pass through are compared
+// byte for byte, and nothing of the source may be missing.
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
-#include "prepack/model/quantized_linear.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/source_identity.h"
 #include "prepack/verify/report/report.h"
 
 namespace prepack {
 
-// Panels are merged in any order, so the first difference is that with the smallest (n, k),
-// whatever the timing.
-struct ModuleDifferences {
-  uint64_t codes = 0;
-  uint64_t zero_points = 0;
-  uint64_t scales = 0;
-  uint64_t extra_tiles = 0;  // in which sums or padding beside the codes are wrong
-  uint64_t weight_sums = 0;
-  std::vector<std::string> parts;                                       // small parts that differ
-  std::pair<uint64_t, uint64_t> first_code = {UINT64_MAX, UINT64_MAX};  // n, k
-  unsigned first_found = 0;
-  unsigned first_expected = 0;
-  double max_scale_difference = 0;
-  // No difference, but what the manifest is to say: scales that the layout gives another value.
-  uint64_t rounded_scales = 0;
+// The steps are called in the order in which they are declared.
+class ExactnessCheck {
+ public:
+  // All arguments must outlive it. With a sample, only its modules are unpacked, and only their
+  // source tensors are read; notes say what was not looked at.
+  ExactnessCheck(const PackedFolder& folder, const Checkpoint& source, const QuantizedModel& model,
+                 const ModuleSample* sample, Progress& progress);
 
-  bool none() const;
-  void Merge(const ModuleDifferences& other);
-  // A sentence that says what differs, and where first.
-  std::string Describe() const;
+  // How much of the source it reads, to be compared and to be hashed.
+  uint64_t bytes() const;
+
+  // First: compares what the manifest says of the modules with what the source has in their place.
+  // Reads no weights. kMalformed or kUnsupported when a module cannot be opened.
+  Status CompareRecords();
+  // Does the source hold every module of the sample, with the shape and the scheme that it was
+  // packed in?
+  bool SourceHoldsModules() const;
+
+  // Then, from any thread: one module, by its number in the manifest, on so many threads; or one
+  // of the manifest's tensors that pass through. What is read of the source is hashed as well,
+  // while it is in the page cache.
+  Status CompareModule(size_t index, unsigned threads);
+  Status CompareTensor(size_t index);
+
+  // In the end: what is not of a single module. Sets `exact`, `max_scale_difference` and the states
+  // of the modules in `figures`.
+  Result<LevelResult> Finish(unsigned threads, ModuleFigures& figures);
+
+ private:
+  // A packed module and what has been found of it.
+  struct Module {
+    const std::string* name = nullptr;
+    const ModuleRecord* record = nullptr;
+    const QuantizedLinear* linear = nullptr;
+    std::vector<const StoredTensor*> hashed_with_it;  // source tensors
+    bool comparable = false;                          // its records agree
+    std::optional<bool> exact;
+    std::optional<double> max_scale_difference;
+    LevelResult result = {.state = LevelState::kPassed};
+  };
+  // A tensor that passes through.
+  struct Tensor {
+    std::string problem;  // empty: as in the source
+    bool sets_hash = false;
+  };
+
+  Status CompareRecord(Module& module);
+  void AssignSourceTensors();
+  Status CompareBytes(const TensorRecord& record, const StoredTensor& stored, Tensor& tensor);
+
+  const PackedFolder& folder_;
+  const Checkpoint& source_;
+  const QuantizedModel& model_;
+  const ModuleSample* sample_;
+  Progress& progress_;
+  std::vector<Module> modules_;  // in the order of the manifest
+  std::vector<Tensor> tensors_;
+  TensorHashes hashes_;  // of the source
 };
-
-// What one thread of CompareModule allocates for such a module, in bytes; at most.
-uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& weights);
-
-// `weights` is what was packed: `linear` itself, or the module dequantized. Shapes and schemes must
-// have been found equal.
-Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkpoint& source,
-                                        const QuantizedLinear& linear,
-                                        const QuantizedLinear& weights, unsigned threads,
-                                        Progress& progress);
-
-// Level 2: is the folder still the model? Every part of every packed module is unpacked and
-// compared with the source as the readers deliver it: codes and zero points must be equal, scales
-// may differ only by the rounding that the manifest names. Tensors that pass through are compared
-// byte for byte, and nothing of the source may be missing. With a sample, only its modules are
-// unpacked, and only their source tensors are read; notes say what was not looked at. Sets `exact`,
-// `max_scale_difference` and the states of the modules in `figures`.
-Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint& source,
-                                   const QuantizedModel& model, const ModuleSample* sample,
-                                   unsigned threads, Progress& progress, ModuleFigures& figures);
 
 // Exactness and the GEMM level compare what is packed with what the quantization config says of the
 // source, so a config that both misread, or that is wrong itself, passes both. The size of the

@@ -227,135 +227,6 @@ void Conclude(const std::vector<const ModuleVerification*>& modules, Level level
   }
 }
 
-class GemmPass {
- public:
-  GemmPass(const PackedFolder& folder, const SecondDecoder& source, const GemmCheck& check,
-           const SqnrBars& bars)
-      : folder_(folder), source_(source), check_(check), bars_(bars) {}
-
-  Status Run(Progress& progress, ModuleFigures& figures);
-  GemmLevels TakeLevels() { return std::move(levels_); }
-
- private:
-  // Multiplies a module, or one expert of a stack, and judges it: the figures become those of
-  // `module`, what is wrong is added to `levels`.
-  Status RunModule(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
-                   ModuleVerification& module, GemmLevels& levels) const;
-  // The same of a module of a checkpoint, which is compared.
-  Status CompareModule(const PackedModule& packed, Progress& progress, ModuleVerification& module,
-                       LevelResult& result) const;
-  Status RunExperts(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
-                    ModuleVerification& module);
-
-  const PackedFolder& folder_;
-  const SecondDecoder& source_;
-  const GemmCheck& check_;
-  const SqnrBars& bars_;
-  GemmLevels levels_;
-};
-
-Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
-  const auto& records = folder_.manifest().modules;
-  uint64_t total = 0;
-  for (const auto& [name, record] : records) {
-    if (InSample(check_.sample, name)) total += record.n * record.k;
-  }
-  progress.Begin("GEMM", total);
-  std::vector<const ModuleVerification*> modules;
-  for (const auto& [name, record] : records) {
-    if (!InSample(check_.sample, name)) continue;
-    PREPACK_TRY_ASSIGN(PackedModule packed, PackedModule::Open(folder_, name, record));
-    progress.BeginItem(name);
-    ModuleVerification& module = figures.at(name);
-    PREPACK_TRY(packed.request().stacked() ? RunExperts(packed, record, progress, module)
-                                           : RunModule(packed, record, progress, module, levels_));
-    modules.push_back(&module);
-  }
-  if (check_.judge_gemm) {
-    Conclude(modules, Level::kGemm,
-             "some modules were not multiplied, or their result proves nothing", levels_.gemm);
-  }
-  if (check_.judge_quality) {
-    NoteOutliers(folder_.manifest(), figures, levels_.quality);
-    Conclude(modules, Level::kQuality, "some modules could not be compared", levels_.quality);
-  }
-  return {};
-}
-
-Status GemmPass::CompareModule(const PackedModule& packed, Progress& progress,
-                               ModuleVerification& module, LevelResult& result) const {
-  const unsigned threads = check_.products.threads;
-  const Result<DecodedDifferences> differences =
-      check_.packed_source != nullptr
-          ? check_.packed_source->Compare(packed, check_.output, threads, progress)
-          : CompareDecoded(packed, source_, *check_.output, threads, progress);
-  if (!differences.ok()) {
-    if (!IsOfTheModule(differences.status())) return differences.status();
-    ReportFailure(differences.status(), "decoded", Level::kGemm, module, result);
-    return {};
-  }
-  module.state(Level::kGemm) = differences->none() ? LevelState::kPassed : LevelState::kFailed;
-  if (!differences->none()) result.FailModule(module.module, differences->Describe());
-  return {};
-}
-
-Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& record,
-                           Progress& progress, ModuleVerification& module,
-                           GemmLevels& levels) const {
-  const bool plain = check_.packed_source != nullptr && &packed.layout() == &kPlainBf16;
-  if (packed.layout().checkpoint || plain) {
-    if (check_.judge_quality) {
-      ReportFailure(Unsupported(packed.name(), "no kernel reads a checkpoint"), "multiplied",
-                    Level::kQuality, module, levels.quality);
-    }
-    return check_.judge_gemm ? CompareModule(packed, progress, module, levels.gemm) : Status();
-  }
-  if (check_.packed_source != nullptr) {
-    const Status status =
-        Unsupported(packed.name(),
-                    "the source is a packed folder, which has no second decoder: compare with "
-                    "the checkpoint that it was made from");
-    if (check_.judge_gemm) {
-      ReportFailure(status, "multiplied", Level::kGemm, module, levels.gemm);
-    }
-    if (check_.judge_quality) {
-      ReportFailure(status, "multiplied", Level::kQuality, module, levels.quality);
-    }
-    return {};
-  }
-  const std::optional<double> wanted = bars_.Of(module.module);
-  Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);
-  if (!products.ok()) {
-    if (!IsOfTheModule(products.status())) return products.status();
-    if (check_.judge_gemm)
-      ReportFailure(products.status(), "multiplied", Level::kGemm, module, levels.gemm);
-    if (check_.judge_quality) {
-      ReportFailure(products.status(), "multiplied", Level::kQuality, module, levels.quality);
-    }
-    return {};
-  }
-  if (check_.judge_gemm) {
-    const ModuleBars bars{
-        .kernel_db = KernelBar(InputDType(packed)),
-        .rounded_twice = packed.layout().consumer_scales.Of(packed.request()),
-        .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
-        .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
-        .recorded_db = wanted};
-    module.gemm = std::move(products->gemm);
-    JudgeProducts(bars, module, levels.gemm);
-    JudgeForm(products->form, record, module, levels.gemm);
-    if (!products->weights.none()) {
-      module.state(Level::kGemm) = LevelState::kFailed;
-      levels.gemm.FailModule(module.module, products->weights.Describe());
-    }
-  }
-  if (check_.judge_quality) {
-    module.quality = products->quality;
-    JudgeQuality(products->no_quality, module, levels.quality);
-  }
-  return {};
-}
-
 // The lowest kernel figure; infinite without any.
 double WorstKernelDb(const std::optional<GemmFigures>& figures) {
   double worst = std::numeric_limits<double>::infinity();
@@ -393,14 +264,12 @@ void KeepWorseQuality(const std::optional<QualityFigures>& own,
 
 // What one expert added to a level, under its number.
 void AddOfExpert(uint64_t expert, LevelResult own, LevelResult& all) {
-  if (own.state == LevelState::kFailed) all.state = LevelState::kFailed;
-  if (!own.reason.empty()) all.reason = std::move(own.reason);
-  for (auto [from, to] : {std::pair(&own.problems, &all.problems), {&own.notes, &all.notes}}) {
-    for (Problem& problem : *from) {
+  for (std::vector<Problem>* list : {&own.problems, &own.notes}) {
+    for (Problem& problem : *list) {
       problem.message = fmt::format("expert {}: {}", expert, problem.message);
-      to->push_back(std::move(problem));
     }
   }
+  all.Add(std::move(own));
 }
 
 // The state of all experts so far: failed if one has, passed if all have.
@@ -409,34 +278,162 @@ LevelState Together(LevelState all, LevelState own) {
   return all == LevelState::kPassed ? own : all;
 }
 
-Status GemmPass::RunExperts(const PackedModule& packed, const ModuleRecord& record,
-                            Progress& progress, ModuleVerification& module) {
-  std::array<LevelState, 2> states = {LevelState::kPassed, LevelState::kPassed};
-  for (uint64_t expert = 0; expert < packed.request().experts; ++expert) {
-    ModuleVerification own;
-    own.module = module.module;
-    GemmLevels levels;
-    PREPACK_TRY(RunModule(packed.OneExpert(expert), record, progress, own, levels));
-    states[0] = Together(states[0], own.state(Level::kGemm));
-    states[1] = Together(states[1], own.state(Level::kQuality));
-    AddOfExpert(expert, std::move(levels.gemm), levels_.gemm);
-    AddOfExpert(expert, std::move(levels.quality), levels_.quality);
-    KeepWorseProduct(std::move(own.gemm), expert * packed.request().n_of_expert(), module.gemm);
-    KeepWorseQuality(own.quality, module.quality);
+}  // namespace
+
+GemmCheck::GemmCheck(const PackedFolder& folder, const SecondDecoder& source,
+                     const GemmOptions& options, const SqnrBars& bars, Progress& progress)
+    : folder_(folder), source_(source), options_(options), bars_(bars), progress_(progress) {
+  for (const auto& [name, record] : folder.manifest().modules) {
+    Module& module = modules_.emplace_back();
+    module.name = &name;
+    module.record = &record;
+    module.found.module = name;
   }
-  module.state(Level::kGemm) = states[0];
-  module.state(Level::kQuality) = states[1];
+}
+
+uint64_t GemmCheck::weights() const {
+  uint64_t weights = 0;
+  for (const Module& module : modules_) {
+    if (InSample(options_.sample, *module.name)) weights += module.record->n * module.record->k;
+  }
+  return weights;
+}
+
+Status GemmCheck::Multiply(size_t index, unsigned threads) {
+  Module& module = modules_[index];
+  if (!InSample(options_.sample, *module.name)) return {};
+  PREPACK_TRY_ASSIGN(const PackedModule packed,
+                     PackedModule::Open(folder_, *module.name, *module.record));
+  return packed.request().stacked()
+             ? RunExperts(packed, threads, module)
+             : RunModule(packed, *module.record, threads, module.found, module.levels);
+}
+
+GemmLevels GemmCheck::Finish(ModuleFigures& figures) {
+  GemmLevels levels;
+  std::vector<const ModuleVerification*> judged;
+  for (Module& module : modules_) {
+    if (!InSample(options_.sample, *module.name)) continue;
+    ModuleVerification& figure = figures.at(*module.name);
+    for (const Level level : {Level::kGemm, Level::kQuality}) {
+      figure.state(level) = module.found.state(level);
+    }
+    figure.gemm = std::move(module.found.gemm);
+    figure.quality = module.found.quality;
+    levels.gemm.Add(std::move(module.levels.gemm));
+    levels.quality.Add(std::move(module.levels.quality));
+    judged.push_back(&figure);
+  }
+  if (options_.judge_gemm) {
+    Conclude(judged, Level::kGemm,
+             "some modules were not multiplied, or their result proves nothing", levels.gemm);
+  }
+  if (options_.judge_quality) {
+    NoteOutliers(folder_.manifest(), figures, levels.quality);
+    Conclude(judged, Level::kQuality, "some modules could not be compared", levels.quality);
+  }
+  return levels;
+}
+
+Status GemmCheck::CompareModule(const PackedModule& packed, unsigned threads,
+                                ModuleVerification& found, LevelResult& result) const {
+  const Result<DecodedDifferences> differences =
+      options_.packed_source != nullptr
+          ? options_.packed_source->Compare(packed, options_.output, threads, progress_)
+          : CompareDecoded(packed, source_, *options_.output, threads, progress_);
+  if (!differences.ok()) {
+    if (!IsOfTheModule(differences.status())) return differences.status();
+    ReportFailure(differences.status(), "decoded", Level::kGemm, found, result);
+    return {};
+  }
+  found.state(Level::kGemm) = differences->none() ? LevelState::kPassed : LevelState::kFailed;
+  if (!differences->none()) result.FailModule(found.module, differences->Describe());
   return {};
 }
 
-}  // namespace
+void GemmCheck::ReportMissing(const Status& status, ModuleVerification& found,
+                              GemmLevels& levels) const {
+  if (options_.judge_gemm) {
+    ReportFailure(status, "multiplied", Level::kGemm, found, levels.gemm);
+  }
+  if (options_.judge_quality) {
+    ReportFailure(status, "multiplied", Level::kQuality, found, levels.quality);
+  }
+}
 
-Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
-                             const GemmCheck& check, const SqnrBars& bars, Progress& progress,
-                             ModuleFigures& figures) {
-  GemmPass pass(folder, source, check, bars);
-  PREPACK_TRY(pass.Run(progress, figures));
-  return pass.TakeLevels();
+Status GemmCheck::RunModule(const PackedModule& packed, const ModuleRecord& record,
+                            unsigned threads, ModuleVerification& found, GemmLevels& levels) const {
+  const bool plain = options_.packed_source != nullptr && &packed.layout() == &kPlainBf16;
+  if (packed.layout().checkpoint || plain) {
+    if (options_.judge_quality) {
+      ReportFailure(Unsupported(packed.name(), "no kernel reads a checkpoint"), "multiplied",
+                    Level::kQuality, found, levels.quality);
+    }
+    return options_.judge_gemm ? CompareModule(packed, threads, found, levels.gemm) : Status();
+  }
+  if (options_.packed_source != nullptr) {
+    ReportMissing(
+        Unsupported(packed.name(),
+                    "the source is a packed folder, which has no second decoder: compare with "
+                    "the checkpoint that it was made from"),
+        found, levels);
+    return {};
+  }
+  ProductOptions products = options_.products;
+  products.threads = threads;
+  Result<ModuleProducts> result = MultiplyModule(packed, source_, products, progress_);
+  if (result.ok()) {
+    Judge(packed, record, *std::move(result), found, levels);
+    return {};
+  }
+  if (!IsOfTheModule(result.status())) return result.status();
+  ReportMissing(result.status(), found, levels);
+  return {};
+}
+
+void GemmCheck::Judge(const PackedModule& packed, const ModuleRecord& record,
+                      ModuleProducts products, ModuleVerification& found,
+                      GemmLevels& levels) const {
+  if (options_.judge_gemm) {
+    const std::optional<double> wanted = bars_.Of(found.module);
+    const ModuleBars bars{
+        .kernel_db = KernelBar(InputDType(packed)),
+        .rounded_twice = packed.layout().consumer_scales.Of(packed.request()),
+        .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
+        .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
+        .recorded_db = wanted};
+    found.gemm = std::move(products.gemm);
+    JudgeProducts(bars, found, levels.gemm);
+    JudgeForm(products.form, record, found, levels.gemm);
+    if (!products.weights.none()) {
+      found.state(Level::kGemm) = LevelState::kFailed;
+      levels.gemm.FailModule(found.module, products.weights.Describe());
+    }
+  }
+  if (options_.judge_quality) {
+    found.quality = products.quality;
+    JudgeQuality(products.no_quality, found, levels.quality);
+  }
+}
+
+Status GemmCheck::RunExperts(const PackedModule& packed, unsigned threads, Module& module) const {
+  std::array<LevelState, 2> states = {LevelState::kPassed, LevelState::kPassed};
+  for (uint64_t expert = 0; expert < packed.request().experts; ++expert) {
+    ModuleVerification own;
+    own.module = *module.name;
+    GemmLevels levels;
+    PREPACK_TRY(RunModule(packed.OneExpert(expert), *module.record, threads, own, levels));
+    states[0] = Together(states[0], own.state(Level::kGemm));
+    states[1] = Together(states[1], own.state(Level::kQuality));
+    AddOfExpert(expert, std::move(levels.gemm), module.levels.gemm);
+    AddOfExpert(expert, std::move(levels.quality), module.levels.quality);
+    KeepWorseProduct(std::move(own.gemm), expert * packed.request().n_of_expert(),
+                     module.found.gemm);
+    KeepWorseQuality(own.quality, module.found.quality);
+  }
+  module.found.state(Level::kGemm) = states[0];
+  module.found.state(Level::kQuality) = states[1];
+  return {};
 }
 
 }  // namespace prepack

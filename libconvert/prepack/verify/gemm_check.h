@@ -6,8 +6,11 @@
 // into slabs of those. Only the shape and the layout decide where the cuts are, so figures depend
 // on nothing else.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
@@ -60,7 +63,7 @@ Result<ProductCut> CutProducts(const PackedModule& packed);
 // At most; nothing for a module that cannot be multiplied.
 MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& options);
 
-struct GemmCheck {
+struct GemmOptions {
   ProductOptions products;
   bool judge_gemm = true;
   bool judge_quality = false;            // needs products.baseline
@@ -77,7 +80,7 @@ struct GemmLevels {
   LevelResult quality;
 };
 
-// Levels 3 and 4 of the modules in the sample, in one pass.
+// Levels 3 and 4 of the modules in the sample.
 //
 // GEMM: does a product of the packed weights give what the source says? Every module is multiplied
 // with the activations of gemm_inputs.h by the implementations of module_products.h. Both
@@ -94,11 +97,51 @@ struct GemmLevels {
 //
 // Quality: how far are the weights, and the outputs, from the unquantized model? A module that
 // seems to have nothing to do with it, or is far below its peers, gets a note.
-//
-// Sets figures and states of the modules in `figures` (by name).
-Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
-                             const GemmCheck& check, const SqnrBars& bars, Progress& progress,
-                             ModuleFigures& figures);
+class GemmCheck {
+ public:
+  // All arguments must outlive it.
+  GemmCheck(const PackedFolder& folder, const SecondDecoder& source, const GemmOptions& options,
+            const SqnrBars& bars, Progress& progress);
+
+  // How many weights it looks at.
+  uint64_t weights() const;
+
+  // Multiplies a module, by its number in the manifest, on so many threads. From any thread; the
+  // engine multiplies for one at a time.
+  Status Multiply(size_t index, unsigned threads);
+
+  // In the end: the levels. Sets figures and states of the modules in `figures`.
+  GemmLevels Finish(ModuleFigures& figures);
+
+ private:
+  // A packed module and what has been found of it.
+  struct Module {
+    const std::string* name = nullptr;
+    const ModuleRecord* record = nullptr;
+    ModuleVerification found;
+    GemmLevels levels;
+  };
+
+  // Multiplies a module, or one expert of a stack, and judges it: the figures become those of
+  // `found`, what is wrong is added to `levels`.
+  Status RunModule(const PackedModule& packed, const ModuleRecord& record, unsigned threads,
+                   ModuleVerification& found, GemmLevels& levels) const;
+  // The same of a module of a checkpoint, which is compared.
+  Status CompareModule(const PackedModule& packed, unsigned threads, ModuleVerification& found,
+                       LevelResult& result) const;
+  Status RunExperts(const PackedModule& packed, unsigned threads, Module& module) const;
+  void Judge(const PackedModule& packed, const ModuleRecord& record, ModuleProducts products,
+             ModuleVerification& found, GemmLevels& levels) const;
+  // Says of each level that is judged why the module was not multiplied.
+  void ReportMissing(const Status& status, ModuleVerification& found, GemmLevels& levels) const;
+
+  const PackedFolder& folder_;
+  const SecondDecoder& source_;
+  const GemmOptions& options_;
+  const SqnrBars& bars_;
+  Progress& progress_;
+  std::vector<Module> modules_;  // in the order of the manifest
+};
 
 }  // namespace prepack
 

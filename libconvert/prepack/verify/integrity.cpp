@@ -70,16 +70,24 @@ namespace {
 // The check of one file.
 class FileCheck {
  public:
+  // `hashes`: those that are known already.
   FileCheck(const PackedFolder& folder, const std::string& name, const FileRecord& record,
-            const std::vector<OwnedTensor>& tensors, const ModuleSample* sample, Progress& progress,
-            std::vector<Problem>& problems)
+            const std::vector<OwnedTensor>& tensors, const ModuleSample* sample, RangeHashes hashes,
+            Progress& progress, std::vector<Problem>& problems)
       : folder_(folder),
         name_(name),
         record_(record),
         tensors_(tensors),
         sample_(sample),
         progress_(progress),
-        problems_(problems) {}
+        problems_(problems),
+        hashes_(std::move(hashes)) {}
+
+  // Checks size and hash of the file, and the hashes of all tensors in it; of a shard, the header
+  // against the manifest, too. Adds a problem for each tensor that is damaged; when the file is
+  // missing or its header is damaged, one for the file and one for each module that it holds a part
+  // of. With a sample, of a shard only the parts of its modules are hashed. Fails only when the
+  // file cannot be read at all.
 
   Status Run();
 
@@ -94,6 +102,8 @@ class FileCheck {
     FailModules(what);
   }
   Status HashAll(const File& file);
+  Status HashPieces(const File& file, const SafetensorsHeader& header);
+  Result<Hash128> HashOf(const TensorRecord& tensor) const;
   size_t CheckTensors();
   void CheckHeader(const SafetensorsHeader& header);
   void CheckAlignment(const OwnedTensor& owned);
@@ -107,12 +117,11 @@ class FileCheck {
   std::vector<Problem>& problems_;
 
   std::string file_hash_;
-  // The hashes of the header's tensors, by offset in the file and size.
-  std::map<std::pair<uint64_t, uint64_t>, std::string> hashes_;
+  RangeHashes hashes_;
   std::optional<Result<SafetensorsHeader>> header_;  // of a shard
 };
 
-Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRecord& tensor) {
+Result<Hash128> HashTensorRecord(const PackedFolder& folder, const TensorRecord& tensor) {
   constexpr uint64_t kChunkBytes = kHashedPieceBytes;
   PageBuffer buffer(std::min(kChunkBytes, tensor.bytes()));
   Xxh3Hasher hasher;
@@ -122,7 +131,12 @@ Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRec
     PREPACK_TRY(folder.Read(tensor, offset, chunk));
     hasher.Update(chunk);
   }
-  return hasher.HexDigest();
+  return hasher.Digest();
+}
+
+// Are the bytes of the tensor hashed with that sample?
+bool IsHashed(const OwnedTensor& owned, const ModuleSample* sample) {
+  return sample == nullptr || sample->contains(owned.module);
 }
 
 // A problem that affects everything in the file.
@@ -151,15 +165,34 @@ Status FileCheck::HashAll(const File& file) {
     if (hashed.ok()) file_hash_ = hashed->xxh3_128;
     return hashed.status();
   }
-  const SafetensorsHeader& header = **header_;
-  PREPACK_TRY_ASSIGN(ShardHashes hashed, HashShard(file, header, progress_));
-  file_hash_ = hashed.file.xxh3_128;
-  for (size_t i = 0; i < header.tensors.size(); ++i) {
-    const TensorInfo& tensor = header.tensors[i];
-    hashes_.emplace(std::pair(header.data_start + tensor.begin, tensor.bytes()),
-                    hashed.tensors[i].Hex());
+  return HashPieces(file, **header_);
+}
+
+// As HashShard of packed/output_hash.h, without reading again what is known.
+Status FileCheck::HashPieces(const File& file, const SafetensorsHeader& header) {
+  PageBuffer buffer;
+  PREPACK_TRY_ASSIGN(const Hash128 of_header,
+                     HashRange({file, 0, header.data_start}, buffer, progress_));
+  std::vector<Hash128> of_tensors;
+  for (const TensorInfo& tensor : header.tensors) {
+    const std::pair place(header.data_start + tensor.begin, tensor.bytes());
+    auto known = hashes_.find(place);
+    if (known == hashes_.end()) {
+      PREPACK_TRY_ASSIGN(const Hash128 hash,
+                         HashRange(RangeOf(file, header, tensor), buffer, progress_));
+      known = hashes_.emplace(place, hash).first;
+    }
+    of_tensors.push_back(known->second);
   }
+  file_hash_ = ShardHash(of_header, of_tensors);
   return {};
+}
+
+Result<Hash128> FileCheck::HashOf(const TensorRecord& tensor) const {
+  const auto known = hashes_.find({tensor.offset, tensor.bytes()});
+  if (known != hashes_.end()) return known->second;
+  if (sample_ != nullptr) progress_.Add(tensor.bytes());
+  return HashTensorRecord(folder_, tensor);
 }
 
 // Returns how many tensors differ from the manifest. Tensors that the header does not place, or
@@ -168,18 +201,14 @@ size_t FileCheck::CheckTensors() {
   size_t damaged = 0;
   for (const OwnedTensor& owned : tensors_) {
     if (!IsHashed(owned, sample_)) continue;
-    const auto known = hashes_.find({owned.tensor->offset, owned.tensor->bytes()});
-    const Result<std::string> hash = known != hashes_.end()
-                                         ? Result<std::string>(known->second)
-                                         : HashTensorRecord(folder_, *owned.tensor);
-    if (sample_ != nullptr) progress_.Add(owned.tensor->bytes());
+    const Result<Hash128> hash = HashOf(*owned.tensor);
     if (!hash.ok()) {
       FailTensor(owned, fmt::format("cannot be read: {}", hash.status().ToString()));
       ++damaged;
-    } else if (*hash != owned.tensor->xxh3_128) {
+    } else if (hash->Hex() != owned.tensor->xxh3_128) {
       FailTensor(owned, fmt::format("its bytes in {} are not what was written (found xxh3 {}, "
                                     "expected {})",
-                                    name_, *hash, owned.tensor->xxh3_128));
+                                    name_, hash->Hex(), owned.tensor->xxh3_128));
       ++damaged;
     }
   }
@@ -280,12 +309,6 @@ TensorsByFile GroupByFile(const Manifest& manifest) {
 
 bool IsShard(const std::string& name) {
   return name.ends_with(".safetensors");
-}
-
-Status CheckFile(const PackedFolder& folder, const std::string& name, const FileRecord& record,
-                 const std::vector<OwnedTensor>& tensors, const ModuleSample* sample,
-                 Progress& progress, std::vector<Problem>& problems) {
-  return FileCheck(folder, name, record, tensors, sample, progress, problems).Run();
 }
 
 namespace {
@@ -407,35 +430,56 @@ void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSa
 
 }  // namespace
 
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample,
-                                   unsigned threads, Progress& progress, ModuleFigures& figures) {
-  const Manifest& manifest = folder.manifest();
-  TensorsByFile tensors = GroupByFile(manifest);
+IntegrityCheck::IntegrityCheck(const PackedFolder& folder, const ModuleSample* sample,
+                               Progress& progress)
+    : folder_(folder),
+      sample_(sample),
+      progress_(progress),
+      tensors_(GroupByFile(folder.manifest())) {
+  for (const auto& [name, record] : folder.manifest().files) tensors_[name];
+}
+
+uint64_t IntegrityCheck::bytes() const {
+  return CoverageOf(folder_.manifest(), tensors_, sample_).hashed_bytes;
+}
+
+void IntegrityCheck::Hash(const TensorRecord& tensor) {
+  const Result<Hash128> hash = HashTensorRecord(folder_, tensor);
+  if (!hash.ok()) return;
+  progress_.Add(tensor.bytes());
+  const std::lock_guard lock(mutex_);
+  hashes_[tensor.file].emplace(std::pair(tensor.offset, tensor.bytes()), *hash);
+}
+
+Result<LevelResult> IntegrityCheck::Finish(unsigned threads, ModuleFigures& figures) {
+  const Manifest& manifest = folder_.manifest();
   std::vector<std::string> names;
+  std::vector<RangeHashes> hashes;
   for (const auto& [name, record] : manifest.files) {
     names.push_back(name);
-    tensors[name];  // of files that hold none, too
+    hashes.push_back(std::move(hashes_[name]));
   }
-  const Coverage coverage = CoverageOf(manifest, tensors, sample);
-  progress.Begin("integrity", coverage.hashed_bytes);
   std::vector<std::vector<Problem>> problems(names.size());
   PREPACK_TRY(ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
     const std::string& name = names[index];
-    return CheckFile(folder, name, manifest.files.at(name), tensors.at(name), sample, progress,
-                     problems[index]);
+    return FileCheck(folder_, name, manifest.files.at(name), tensors_.at(name), sample_,
+                     std::move(hashes[index]), progress_, problems[index])
+        .Run();
   }));
-  if (CancellationRequested()) return Interrupted(folder.path().string());
+  if (CancellationRequested()) return Interrupted(folder_.path().string());
 
   LevelResult result{.state = LevelState::kPassed};
   for (std::vector<Problem>& of_file : problems) {
     if (!of_file.empty()) result.state = LevelState::kFailed;
     std::ranges::move(of_file, std::back_inserter(result.problems));
   }
-  CheckStrayFiles(folder, result);
-  CheckFilesAreLoaded(manifest, tensors, result);
-  CheckModules(folder, CheckFingerprints(manifest, result), result);
-  if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
-  SetModuleStates(Level::kIntegrity, result, sample, figures);
+  CheckStrayFiles(folder_, result);
+  CheckFilesAreLoaded(manifest, tensors_, result);
+  CheckModules(folder_, CheckFingerprints(manifest, result), result);
+  if (sample_ != nullptr) {
+    AddNotes(manifest, CoverageOf(manifest, tensors_, sample_), *sample_, result);
+  }
+  SetModuleStates(Level::kIntegrity, result, sample_, figures);
   return result;
 }
 

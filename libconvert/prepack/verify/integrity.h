@@ -6,10 +6,14 @@
 // folder for more files, and takes only "consolidated*.safetensors" if it takes the model for one
 // of Mistral's. No two loaders may end up with different tensors.
 
+#include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/packed/folder.h"
@@ -22,8 +26,6 @@ namespace prepack {
 // others, ascending: all but "model.safetensors" alone without an index, or
 // "model-00001-of-0000N.safetensors" to the last of them with one.
 std::vector<std::string> FilesNotLoaded(const Manifest& manifest);
-
-// One file of a packed folder against the manifest.
 
 // A tensor of the output and what it belongs to.
 struct OwnedTensor {
@@ -39,27 +41,37 @@ TensorsByFile GroupByFile(const Manifest& manifest);
 // Is a file of the folder a shard of weights, by its name?
 bool IsShard(const std::string& name);
 
-// Checks size and hash of a file, and the hashes of all tensors in it; of a shard, the header
-// against the manifest, too. Adds a problem for each tensor that is damaged; when the file is
-// missing or its header is damaged, one for the file and one for each module that it holds a part
-// of. With a sample, of a shard only the parts of its modules are hashed. Fails only when it cannot
-// be read at all.
-Status CheckFile(const PackedFolder& folder, const std::string& name, const FileRecord& record,
-                 const std::vector<OwnedTensor>& tensors, const ModuleSample* sample,
-                 Progress& progress, std::vector<Problem>& problems);
-
-// Are the bytes of the tensor hashed with that sample?
-inline bool IsHashed(const OwnedTensor& owned, const ModuleSample* sample) {
-  return sample == nullptr || sample->contains(owned.module);
-}
+// The hashes of pieces of a file, by offset and size.
+using RangeHashes = std::map<std::pair<uint64_t, uint64_t>, Hash128>;
 
 // Level 1: is the folder what was written? Sizes and hashes of all files and of all tensors in
 // them, from one pass; headers against the manifest; packing fingerprints recomputed with today's
 // code. With a sample, the bytes of shards are hashed only where they are parts of its modules, and
-// notes say what was not. Sets the states of the modules in `figures`. Fails only when a check
-// cannot be carried out at all.
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample,
-                                   unsigned threads, Progress& progress, ModuleFigures& figures);
+// notes say what was not.
+class IntegrityCheck {
+ public:
+  // All arguments must outlive it. `sample` may be null: every module.
+  IntegrityCheck(const PackedFolder& folder, const ModuleSample* sample, Progress& progress);
+
+  // How much of the folder it hashes.
+  uint64_t bytes() const;
+
+  // Hashes a tensor of the folder ahead of Finish, from any thread: before the other levels read
+  // it, which then find it in the page cache. What cannot be read is for Finish to report.
+  void Hash(const TensorRecord& tensor);
+
+  // Hashes what has not been hashed, and judges. Sets the states of the modules in `figures`. Fails
+  // only when a check cannot be carried out at all.
+  Result<LevelResult> Finish(unsigned threads, ModuleFigures& figures);
+
+ private:
+  const PackedFolder& folder_;
+  const ModuleSample* sample_;
+  Progress& progress_;
+  TensorsByFile tensors_;  // of every file, also of those that hold none
+  std::mutex mutex_;
+  std::map<std::string, RangeHashes> hashes_;  // by file
+};
 
 }  // namespace prepack
 

@@ -1,6 +1,6 @@
-// Runs the levels in their order, and decides what a level that cannot run says instead. Everything
-// that can fail because of the command line is checked before any level reads data, so that a long
-// run does not end with a usage error.
+// Prepares the levels, has them run over the folder (level_pass.h), and decides what a level that
+// cannot run says instead. Everything that can fail because of the command line is checked before
+// any level reads data, so that a long run does not end with a usage error.
 
 #include "prepack/verify/verify.h"
 
@@ -12,10 +12,10 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "prepack/base/function_ref.h"
 #include "prepack/base/hash.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/status.h"
@@ -34,6 +34,8 @@
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
+#include "prepack/verify/level_pass.h"
+#include "prepack/verify/module_comparison.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
 
@@ -59,6 +61,10 @@ constexpr uint64_t kEngineMemory = uint64_t{40} << 20;
 constexpr uint64_t kProductOverhead = uint64_t{8} << 20;
 // What is known about the modules at the end, but not at the start.
 constexpr uint64_t kReportMemory = uint64_t{8} << 20;
+// Modules that are looked at side by side take at most so much together, unless a single one takes
+// more: this, and for each thread that.
+constexpr uint64_t kPassMemory = uint64_t{64} << 20;
+constexpr uint64_t kPassMemoryOfThread = uint64_t{8} << 20;
 
 LevelResult NotRun(std::string reason) {
   return {.state = LevelState::kNotRun, .reason = std::move(reason)};
@@ -75,27 +81,37 @@ class Verification {
 
  private:
   void Begin();
-  Status RunIntegrity();
   Status ReadBars();
   Status OpenOthers();
-  Status RunSourceLevels();
-  Status RunExactness(const Checkpoint& source);
+  Status CheckLimit() const;
+  // Opens the source, and what the levels that run need of it.
+  Status PrepareSource();
+  Status PrepareExactness();
+  Status PrepareProducts();
+  void LeaveOutProducts(const std::string& reason);
   Status OpenOutput();
-  Status RunProducts(const Checkpoint& source);
+  Status RunPass();
+  // What the levels that have run say. `failures`: why they stopped.
+  Status FinishIntegrity();
+  Status FinishSource(PassFailures failures);
+  Status FinishExactness();
+  void FinishProducts();
+  // For levels that have not run because the source, or the folder, is not what it should be; any
+  // other failure is returned.
+  Status Explain(const Status& failure);
   // The figures of the packed module that is, or contains, a module of the source; null if there is
   // none.
   const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
   bool StartsEngine() const;
   void StartEngine();
-  void ForModules(const FunctionRef<void(const PackedModule&)>& visit) const;
   std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
-  // Threads for a level, considering the memory that is in use by then.
-  Result<unsigned> Threads(const MemoryNeed& need) const;
-  MemoryNeed NeedOfExactness(const QuantizedModel& model) const;
-  MemoryNeed NeedOfProducts(const ProductOptions& options) const;
-  Status CheckLimit() const;
+  bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
+  MemoryNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
+                          const QuantizedModel* model) const;
+  MemoryNeed NeedOfLargest(const QuantizedModel* model) const;
+  Result<PassResources> Resources(std::span<const MemoryNeed> needs) const;
   ProductOptions ProductChoice() const;
   bool JudgesQuality() const { return baseline_ && Runs(Level::kQuality); }
   // The modules to look at; null: all.
@@ -109,12 +125,23 @@ class Verification {
   ModuleFigures figures_;
   std::optional<ModuleSample> sample_;
   std::optional<SqnrBars> bars_;
-  std::optional<std::filesystem::path> source_;
+  std::optional<std::filesystem::path> source_path_;
   std::optional<Checkpoint> baseline_;
   std::optional<Checkpoint> recorded_;
-  std::future<Result<std::unique_ptr<GemmEngine>>> engine_;
+  std::future<Result<std::unique_ptr<GemmEngine>>> starting_engine_;
+  // Of the source, once it has been opened, and of what the levels read it with.
+  std::optional<Checkpoint> source_;
+  std::optional<QuantizedModel> model_;
+  std::optional<PackedSource> packed_source_;
+  std::optional<SecondDecoder> decoder_;
+  std::unique_ptr<GemmEngine> engine_;
   std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
   std::optional<SecondDecoder> output_decoder_;
+  GemmOptions gemm_options_;
+  // The levels; none: it does not run.
+  std::optional<IntegrityCheck> integrity_;
+  std::optional<ExactnessCheck> exactness_;
+  std::optional<GemmCheck> gemm_;
 };
 
 // What every level says until it has run.
@@ -142,63 +169,60 @@ void Verification::Begin() {
   for (auto& [name, figure] : figures_) figure.looked_at = sample_->contains(name);
 }
 
-Result<unsigned> Verification::Threads(const MemoryNeed& need) const {
-  return ThreadsWithin(need, options_.jobs, options_.memory_limit, "verified");
-}
-
-MemoryNeed Verification::NeedOfExactness(const QuantizedModel& model) const {
+// On all levels, one after the other.
+MemoryNeed Verification::NeedOfModule(const std::string& name, const ModuleRecord& record,
+                                      const QuantizedModel* model) const {
   MemoryNeed need{.shared = 0, .per_thread = kReadingMemory};
-  ForModules([&](const PackedModule& packed) {
-    const QuantizedLinear* linear = model.Find(packed.name());
-    if (linear == nullptr || linear->n() != packed.request().n) return;
-    need.per_thread = std::max(need.per_thread, MemoryOfComparison(packed, *linear));
-  });
+  const Result<PackedModule> packed = PackedModule::Open(folder_, name, record);
+  if (!packed.ok()) return need;  // for the levels to report
+  const QuantizedLinear* linear = model != nullptr ? model->Find(name) : nullptr;
+  if (Runs(Level::kExactness) && linear != nullptr && linear->n() == record.n) {
+    need.per_thread = std::max(need.per_thread, MemoryOfComparison(*packed, *linear));
+  }
+  if (Multiplies()) {
+    const MemoryNeed products = MemoryOfProducts(*packed, ProductChoice());
+    need.shared = products.shared + kProductOverhead;
+    need.per_thread = std::max(need.per_thread, products.per_thread);
+  }
   return need;
 }
 
-MemoryNeed Verification::NeedOfProducts(const ProductOptions& options) const {
-  MemoryNeed need;
-  ForModules([&](const PackedModule& packed) {
-    const MemoryNeed own = MemoryOfProducts(packed, options);
-    need.shared = std::max(need.shared, own.shared);
-    need.per_thread = std::max(need.per_thread, own.per_thread);
-  });
-  need.shared += kProductOverhead;
-  return need;
-}
-
-// With a limit; modules that cannot be opened are for the levels to report.
-void Verification::ForModules(const FunctionRef<void(const PackedModule&)>& visit) const {
-  if (options_.memory_limit == 0) return;
+MemoryNeed Verification::NeedOfLargest(const QuantizedModel* model) const {
+  MemoryNeed need{.shared = 0, .per_thread = kReadingMemory};
   for (const auto& [name, record] : folder_.manifest().modules) {
     if (!InSample(sample(), name)) continue;
-    const Result<PackedModule> packed = PackedModule::Open(folder_, name, record);
-    if (packed.ok()) visit(*packed);
+    const MemoryNeed own = NeedOfModule(name, record, model);
+    need.shared = std::max(need.shared, own.shared);
+    need.per_thread = std::max(need.per_thread, own.per_thread);
   }
+  return need;
+}
+
+// With a limit as many threads as the largest module leaves room for.
+Result<PassResources> Verification::Resources(std::span<const MemoryNeed> needs) const {
+  const unsigned threads = ThreadCount(options_.jobs);
+  if (options_.memory_limit == 0) {
+    return PassResources{threads, kPassMemory + threads * kPassMemoryOfThread, needs};
+  }
+  const MemoryNeed largest = NeedOfLargest(model_ ? &*model_ : nullptr);
+  PREPACK_TRY_ASSIGN(const unsigned fit,
+                     ThreadsWithin(largest, options_.jobs, options_.memory_limit, "verified"));
+  return PassResources{fit, largest.shared + fit * largest.per_thread, needs};
 }
 
 // The largest need is computed before anything is read.
 Status Verification::CheckLimit() const {
-  if (options_.memory_limit == 0 || !source_) return {};
-  MemoryNeed need;
-  if (Runs(Level::kGemm) || JudgesQuality()) need = NeedOfProducts(ProductChoice());
+  if (options_.memory_limit == 0 || !source_path_) return {};
   // A source that cannot be read is for the levels to report.
-  const Result<Checkpoint> source = Checkpoint::Open(*source_);
+  const Result<Checkpoint> source = Checkpoint::Open(*source_path_);
+  std::optional<QuantizedModel> model;
   if (Runs(Level::kExactness) && source.ok()) {
-    const Result<QuantizedModel> model = ReadSourceModel(*source, folder_.manifest().accepted);
-    const MemoryNeed other = model.ok() ? NeedOfExactness(*model) : MemoryNeed();
-    if (other.shared + other.per_thread > need.shared + need.per_thread) need = other;
+    Result<QuantizedModel> read = ReadSourceModel(*source, folder_.manifest().accepted);
+    if (read.ok()) model.emplace(*std::move(read));
   }
+  MemoryNeed need = NeedOfLargest(model ? &*model : nullptr);
   need.shared += kReportMemory + (StartsEngine() ? kEngineMemory : 0);
-  return Threads(need).status();
-}
-
-Status Verification::RunIntegrity() {
-  PREPACK_TRY_ASSIGN(const unsigned threads, Threads({.shared = 0, .per_thread = kReadingMemory}));
-  PREPACK_TRY_ASSIGN(LevelResult integrity,
-                     CheckIntegrity(folder_, sample(), threads, progress_, figures_));
-  level(Level::kIntegrity) = std::move(integrity);
-  return {};
+  return ThreadsWithin(need, options_.jobs, options_.memory_limit, "verified").status();
 }
 
 // This does not depend on the sample or on the levels that run.
@@ -212,12 +236,12 @@ Status Verification::ReadBars() {
 
 // Whatever the user names must exist, even if a level that needs it does not run.
 Status Verification::OpenOthers() {
-  source_ = options_.source;
-  if (!source_) {
-    source_ = RecordedSource(folder_);
-    report_.source_found = source_.has_value();
+  source_path_ = options_.source;
+  if (!source_path_) {
+    source_path_ = RecordedSource(folder_);
+    report_.source_found = source_path_.has_value();
   }
-  if (source_) report_.source = source_->string();
+  if (source_path_) report_.source = source_path_->string();
   if (options_.baseline) {
     report_.baseline = options_.baseline->string();
     PREPACK_TRY_ASSIGN(Checkpoint baseline, Checkpoint::Open(*options_.baseline));
@@ -239,27 +263,31 @@ Status Verification::OpenOthers() {
   return {};
 }
 
-Status Verification::RunExactness(const Checkpoint& source) {
-  const AcceptedFindings& accepted = folder_.manifest().accepted;
-  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(source, accepted));
+Status Verification::PrepareExactness() {
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(*source_, folder_.manifest().accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
-  PREPACK_TRY(SplitAsPacked(folder_.manifest(), source.config(), model));
+  PREPACK_TRY(SplitAsPacked(folder_.manifest(), source_->config(), model));
   CutAsPacked(folder_.manifest(), model);
-  // By then its memory is known.
-  if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
-  PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));
-  PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(),
-                                                           threads, progress_, figures_));
-  LevelResult& result = level(Level::kExactness);
-  result = std::move(exactness);
-  JudgeDecisions(folder_.manifest(), source, model, options_.strict, result);
-  if (!accepted.empty()) {
+  model_.emplace(std::move(model));
+  exactness_.emplace(folder_, *source_, *model_, sample(), progress_);
+  const Status compared = exactness_->CompareRecords();
+  if (!compared.ok()) exactness_.reset();
+  return compared;
+}
+
+Status Verification::FinishExactness() {
+  const Manifest& manifest = folder_.manifest();
+  PREPACK_TRY_ASSIGN(LevelResult result, exactness_->Finish(ThreadCount(options_.jobs), figures_));
+  JudgeDecisions(manifest, *source_, *model_, options_.strict, result);
+  if (!manifest.accepted.empty()) {
     result.notes.push_back({"", "prepack.json",
                             fmt::format("the user accepted these findings in the source: {}",
-                                        fmt::join(accepted.texts(), ", "))});
+                                        fmt::join(manifest.accepted.texts(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
-  return NoteWeightSizes(model, result);
+  PREPACK_TRY(NoteWeightSizes(*model_, result));
+  level(Level::kExactness) = std::move(result);
+  return {};
 }
 
 const ModuleVerification* Verification::FigureFor(const std::string& module) const {
@@ -284,27 +312,27 @@ void Verification::NoteUnusedActivations() {
                                     unused, recorded_->tensors().size())});
 }
 
-// oneDNN takes as long to start as the preceding levels take for a large module, so it starts while
-// they run.
+// oneDNN starts while the source is opened.
 bool Verification::StartsEngine() const {
   const auto& modules = folder_.manifest().modules;
   const bool multiplies = std::ranges::any_of(modules, [](const auto& module) {
     const Layout* layout = FindLayout(module.second.layout);
     return layout == nullptr || !layout->checkpoint;
   });
-  return source_ && multiplies && Runs(Level::kGemm) && options_.engine != EngineChoice::kReference;
+  return source_path_ && multiplies && Runs(Level::kGemm) &&
+         options_.engine != EngineChoice::kReference;
 }
 
 void Verification::StartEngine() {
   if (!StartsEngine()) return;
-  engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
+  starting_engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
 }
 
 // Null if only models multiply, either on request or because the GEMM level does not run; in that
 // case this sets the level's reason.
 std::unique_ptr<GemmEngine> Verification::TakeEngine() {
-  if (!engine_.valid()) return nullptr;
-  Result<std::unique_ptr<GemmEngine>> engine = engine_.get();
+  if (!starting_engine_.valid()) return nullptr;
+  Result<std::unique_ptr<GemmEngine>> engine = starting_engine_.get();
   if (engine.ok()) return *std::move(engine);
   level(Level::kGemm).reason = engine.status().ToString();
   return nullptr;
@@ -331,92 +359,123 @@ Status Verification::OpenOutput() {
   return {};
 }
 
-Status Verification::RunProducts(const Checkpoint& source) {
-  const bool quality = JudgesQuality();
-  if (!Runs(Level::kGemm) && !quality) return {};
-  std::optional<PackedSource> packed_source;
-  if (IsPackedFolder(source)) {
-    PREPACK_TRY_ASSIGN(PackedSource opened, PackedSource::Open(source.path()));
-    packed_source.emplace(std::move(opened));
+// Why no product is made.
+void Verification::LeaveOutProducts(const std::string& reason) {
+  if (Runs(Level::kGemm)) level(Level::kGemm).reason = reason;
+  if (JudgesQuality()) level(Level::kQuality).reason = reason;
+}
+
+Status Verification::PrepareProducts() {
+  if (exactness_ && !exactness_->SourceHoldsModules()) {
+    LeaveOutProducts("the source does not hold the modules of this folder");
+    return {};
+  }
+  if (IsPackedFolder(*source_)) {
+    PREPACK_TRY_ASSIGN(PackedSource opened, PackedSource::Open(source_->path()));
+    packed_source_.emplace(std::move(opened));
   }
   // A packed folder is compared in another way.
   const Result<SecondDecoder> decoder = SecondDecoder::Make(
-      source, packed_source ? "compressed-tensors" : folder_.manifest().source_format);
+      *source_, packed_source_ ? "compressed-tensors" : folder_.manifest().source_format);
   if (!decoder.ok()) {
-    if (Runs(Level::kGemm)) level(Level::kGemm).reason = decoder.status().ToString();
-    if (quality) level(Level::kQuality).reason = decoder.status().ToString();
+    LeaveOutProducts(decoder.status().ToString());
     return {};
   }
+  decoder_.emplace(*decoder);
   PREPACK_TRY(OpenOutput());
-  const std::unique_ptr<GemmEngine> engine = TakeEngine();
-  const bool needs_engine = StartsEngine();
-  const bool gemm = Runs(Level::kGemm) && (engine || !needs_engine);
-  if (!gemm && !quality) return {};
-  ProductOptions products = ProductChoice();
-  products.engine = engine.get();
-  PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfProducts(products)));
-  products.threads = threads;
-  const GemmCheck check{.products = products,
-                        .judge_gemm = gemm,
-                        .judge_quality = quality,
-                        .sample = sample(),
-                        .output = output_decoder_ ? &*output_decoder_ : nullptr,
-                        .packed_source = packed_source ? &*packed_source : nullptr};
-  PREPACK_TRY_ASSIGN(GemmLevels levels,
-                     CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_));
-  if (gemm) {
-    level(Level::kGemm) = std::move(levels.gemm);
-    report_.engine = engine ? engine->name() : "reference";
-  }
-  if (quality) level(Level::kQuality) = std::move(levels.quality);
-  NoteUnusedActivations();
+  engine_ = TakeEngine();
+  const bool gemm = Runs(Level::kGemm) && (engine_ || !StartsEngine());
+  if (!gemm && !JudgesQuality()) return {};
+  gemm_options_ = {.products = ProductChoice(),
+                   .judge_gemm = gemm,
+                   .judge_quality = JudgesQuality(),
+                   .sample = sample(),
+                   .output = output_decoder_ ? &*output_decoder_ : nullptr,
+                   .packed_source = packed_source_ ? &*packed_source_ : nullptr};
+  gemm_options_.products.engine = engine_.get();
+  gemm_.emplace(folder_, *decoder_, gemm_options_, *bars_, progress_);
   return {};
 }
 
-// The levels that need the source.
-Status Verification::RunSourceLevels() {
-  PREPACK_TRY_ASSIGN(const Checkpoint source, Checkpoint::Open(*source_));
-  if (Runs(Level::kExactness)) {
-    PREPACK_TRY(RunExactness(source));
-    for (const auto& [name, figure] : figures_) {
-      if (figure.exact.has_value() || !figure.looked_at) continue;
-      for (const Level level : {Level::kGemm, Level::kQuality}) {
-        if (Runs(level)) {
-          report_.level(level).reason = "the source does not hold the modules of this folder";
-        }
-      }
-      return {};
-    }
+void Verification::FinishProducts() {
+  GemmLevels levels = gemm_->Finish(figures_);
+  if (gemm_options_.judge_gemm) {
+    level(Level::kGemm) = std::move(levels.gemm);
+    report_.engine = engine_ ? engine_->name() : "reference";
   }
-  return RunProducts(source);
+  if (gemm_options_.judge_quality) level(Level::kQuality) = std::move(levels.quality);
+  NoteUnusedActivations();
 }
 
-Status Verification::Run() {
-  Begin();
-  Status status = ReadBars();
-  if (status.ok()) status = OpenOthers();
-  if (status.ok()) status = CheckLimit();
-  if (status.ok()) StartEngine();
-  if (status.ok() && Runs(Level::kIntegrity)) status = RunIntegrity();
-  if (!status.ok() || !source_) return status;
-  status = RunSourceLevels();
-  if (status.ok()) return {};
-  // A folder that is too damaged to unpack has already failed. And a checkpoint that nobody named
-  // need not be readable.
-  const bool of_the_folder =
-      status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
+Status Verification::PrepareSource() {
+  PREPACK_TRY_ASSIGN(Checkpoint source, Checkpoint::Open(*source_path_));
+  source_.emplace(std::move(source));
+  if (Runs(Level::kExactness)) PREPACK_TRY(PrepareExactness());
+  return Multiplies() ? PrepareProducts() : Status();
+}
+
+Status Verification::FinishSource(PassFailures failures) {
+  PREPACK_TRY(std::move(failures.exactness));
+  if (exactness_) PREPACK_TRY(FinishExactness());
+  PREPACK_TRY(std::move(failures.gemm));
+  if (gemm_) FinishProducts();
+  return {};
+}
+
+// A folder that is too damaged to unpack has already failed. And a checkpoint that nobody named
+// need not be readable.
+Status Verification::Explain(const Status& failure) {
   const bool damaged = level(Level::kIntegrity).state == LevelState::kFailed;
-  if (!of_the_folder || !(damaged || report_.source_found)) return status;
+  if (!IsOfTheCheckpoints(failure) || !(damaged || report_.source_found)) return failure;
   const std::string reason =
       (damaged ? "the folder is damaged: "
                : "the source was found where the manifest says, but cannot be read: ") +
-      status.ToString();
+      failure.ToString();
   for (const Level which : kLevels) {
     if (level(which).state == LevelState::kNotRun && level(which).asked && Runs(which)) {
       level(which) = NotRun(reason);
     }
   }
   return {};
+}
+
+Status Verification::FinishIntegrity() {
+  PREPACK_TRY_ASSIGN(level(Level::kIntegrity),
+                     integrity_->Finish(ThreadCount(options_.jobs), figures_));
+  return {};
+}
+
+Status Verification::RunPass() {
+  Status unreadable;
+  if (source_path_) unreadable = PrepareSource();
+  if (!unreadable.ok() && !IsOfTheCheckpoints(unreadable)) return unreadable;
+  std::vector<MemoryNeed> needs;
+  for (const auto& [name, record] : folder_.manifest().modules) {
+    needs.push_back(NeedOfModule(name, record, model_ ? &*model_ : nullptr));
+  }
+  // By then its memory is known.
+  if (options_.memory_limit != 0 && starting_engine_.valid()) starting_engine_.wait();
+  PREPACK_TRY_ASSIGN(const PassResources resources, Resources(needs));
+  PREPACK_TRY_ASSIGN(PassFailures failures,
+                     RunLevels(folder_, sample(),
+                               {.integrity = integrity_ ? &*integrity_ : nullptr,
+                                .exactness = exactness_ ? &*exactness_ : nullptr,
+                                .gemm = gemm_ ? &*gemm_ : nullptr},
+                               resources, progress_));
+  if (integrity_) PREPACK_TRY(FinishIntegrity());
+  if (!source_path_) return {};
+  if (unreadable.ok()) unreadable = FinishSource(std::move(failures));
+  return unreadable.ok() ? Status() : Explain(unreadable);
+}
+
+Status Verification::Run() {
+  Begin();
+  PREPACK_TRY(ReadBars());
+  PREPACK_TRY(OpenOthers());
+  PREPACK_TRY(CheckLimit());
+  StartEngine();
+  if (Runs(Level::kIntegrity)) integrity_.emplace(folder_, sample(), progress_);
+  return RunPass();
 }
 
 VerifyReport Verification::TakeReport() {

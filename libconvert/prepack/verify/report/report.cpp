@@ -1,5 +1,7 @@
 #include "prepack/verify/report/report.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace prepack {
@@ -50,6 +52,13 @@ void LevelResult::Fail(std::string where, std::string message) {
 void LevelResult::FailModule(const std::string& module, std::string message) {
   state = LevelState::kFailed;
   problems.push_back({module, "module " + module, std::move(message)});
+}
+
+void LevelResult::Add(LevelResult piece) {
+  if (piece.state == LevelState::kFailed) state = LevelState::kFailed;
+  if (!piece.reason.empty()) reason = std::move(piece.reason);
+  std::ranges::move(piece.problems, std::back_inserter(problems));
+  std::ranges::move(piece.notes, std::back_inserter(notes));
 }
 
 LevelState VerifyReport::Verdict() const {

@@ -49,6 +49,8 @@ struct LevelResult {
   // Adds a problem and marks the level as failed.
   void Fail(std::string where, std::string message);
   void FailModule(const std::string& module, std::string message);
+  // Adds what was found in a piece of what the level looks at: all of it has failed if that has.
+  void Add(LevelResult piece);
 };
 
 // One comparison of outputs y [M, N] with what they should be.

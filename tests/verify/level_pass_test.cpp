@@ -1,0 +1,155 @@
+// How verify goes over a folder: in which order, with how many threads for a module, and what is
+// left out after a failure.
+
+#include "prepack/verify/level_pass.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "prepack/io/file.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+#include "verify/checked_level.h"
+#include "verify/packed_example.h"
+
+namespace prepack::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+PassResources ResourcesOf(unsigned threads, uint64_t memory) {
+  return {.threads = threads, .memory = memory};
+}
+
+// Notes what a pass looks at.
+class ItemList : public ProgressObserver {
+ public:
+  void StageBegins(const char* /*stage*/) override {}
+  void ItemBegins(std::string_view item) override { items.emplace_back(item); }
+
+  std::vector<std::string> items;
+};
+
+TEST_CASE("modules that fit into the memory run side by side, one thread each") {
+  const ModuleShare share =
+      ShareOf({.shared = kMiB, .per_thread = kMiB}, ResourcesOf(8, 64 * kMiB), 100);
+  CHECK(share.threads == 1);
+  CHECK(share.memory == 2 * kMiB);
+}
+
+TEST_CASE("the larger modules are, the fewer run side by side, with more threads each") {
+  const PassResources resources = ResourcesOf(8, 64 * kMiB);
+  const ModuleShare half = ShareOf({.shared = 12 * kMiB, .per_thread = 2 * kMiB}, resources, 100);
+  CHECK(half.threads == 2);  // 4 of them, of 16 MiB each
+  CHECK(half.memory == 16 * kMiB);
+  const ModuleShare all = ShareOf({.shared = 200 * kMiB, .per_thread = kMiB}, resources, 100);
+  CHECK(all.threads == 8);
+  CHECK(all.memory == 208 * kMiB);
+}
+
+TEST_CASE("a few modules share all threads") {
+  const MemoryNeed small{.shared = kMiB, .per_thread = kMiB};
+  CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 1).threads == 8);
+  CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 3).threads == 3);
+  CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 0).threads == 8);
+}
+
+TEST_CASE("a pass looks at everything in the order of the folder, once") {
+  TempFolder temp;
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  using Place = std::pair<uint64_t, std::string>;
+  std::vector<Place> places;
+  for (const auto& [name, record] : folder.manifest().modules) {
+    uint64_t first = UINT64_MAX;
+    for (const auto& [part, tensor] : record.parts) first = std::min(first, tensor.offset);
+    places.emplace_back(first, name);
+  }
+  for (const TensorRecord& tensor : folder.manifest().tensors) {
+    places.emplace_back(tensor.offset, tensor.tensor);
+  }
+  std::ranges::sort(places);
+  REQUIRE(places.size() == 11);
+
+  ItemList list;
+  Progress progress(&list);
+  const std::vector<MemoryNeed> needs(folder.manifest().modules.size());
+  Value(RunLevels(folder, nullptr, {}, {.threads = 1, .needs = needs}, progress));
+  std::vector<std::string> expected;
+  for (const auto& [offset, name] : places) expected.push_back(name);
+  CHECK(list.items == expected);
+}
+
+TEST_CASE("what the pass has hashed is not read again") {
+  TempFolder temp;
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  Progress progress;
+  IntegrityCheck check(folder, nullptr, progress);
+  RunOnTwoThreads(folder, nullptr, {.integrity = &check}, progress);
+  // The files are damaged behind its back.
+  const fs::path shard = temp / "out" / "model.safetensors";
+  File file = Value(File::OpenForUpdate(shard));
+  const TensorRecord& tensor = folder.manifest().tensors.front();
+  const std::byte other{0x5A};
+  RequireOk(file.WriteAt(tensor.offset, std::span(&other, 1)));
+  ModuleFigures figures;
+  for (const auto& [name, record] : folder.manifest().modules) figures[name];
+  CHECK(Value(check.Finish(2, figures)).state == LevelState::kPassed);
+  CHECK(progress.done() == check.bytes());
+  IntegrityCheck again(folder, nullptr, progress);
+  CHECK(Value(again.Finish(2, figures)).state == LevelState::kFailed);
+}
+
+// A scale that is no number: the readers refuse the module.
+void DamageScale(const fs::path& folder) {
+  fs::path shard;
+  uint64_t offset = 0;
+  {
+    const Checkpoint source = Value(Checkpoint::Open(folder));
+    const StoredTensor& tensor = *source.Find(kQProj + ".weight_scale");
+    REQUIRE(tensor.dtype == DType::kBF16);
+    shard = folder / source.files()[tensor.file].name;
+    offset = tensor.offset;
+  }
+  File file = Value(File::OpenForUpdate(shard));
+  const std::array nan = {std::byte{0xFF}, std::byte{0x7F}};
+  RequireOk(file.WriteAt(offset, nan));
+}
+
+TEST_CASE("a module that cannot be read ends exactness, and products, but not integrity") {
+  TempFolder temp;
+  fs::copy(Fixture("checkpoints/ct-w4a16-g128-sym"), temp / "source");
+  Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
+  DamageScale(temp / "source");
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  const Checkpoint source = Value(Checkpoint::Open(temp / "source"));
+  const QuantizedModel model = Value(ReadQuantizedModel(source));
+  const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
+  const GemmOptions options;
+  const SqnrBars bars;
+  Progress progress;
+  IntegrityCheck integrity(folder, nullptr, progress);
+  ExactnessCheck exactness(folder, source, model, nullptr, progress);
+  GemmCheck gemm(folder, decoder, options, bars, progress);
+  RequireOk(exactness.CompareRecords());
+  CHECK(exactness.SourceHoldsModules());
+  const PassFailures failures = RunOnTwoThreads(
+      folder, nullptr, {.integrity = &integrity, .exactness = &exactness, .gemm = &gemm}, progress);
+  CheckError(failures.exactness, ErrorKind::kMalformed,
+             "the scale of channel 0, group 0 is not a finite number");
+  CHECK(failures.gemm.ok());
+
+  ModuleFigures figures;
+  for (const auto& [name, record] : folder.manifest().modules) figures[name];
+  CHECK(Value(integrity.Finish(1, figures)).state == LevelState::kPassed);
+  gemm.Finish(figures);
+  CHECK_FALSE(figures.at(kQProj).gemm.has_value());
+}
+
+}  // namespace
+}  // namespace prepack::testing

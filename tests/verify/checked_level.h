@@ -30,7 +30,7 @@ struct CheckedLevel {
 // Has the levels look at every module and tensor, on two threads.
 inline PassFailures RunOnTwoThreads(const PackedFolder& folder, const ModuleSample* sample,
                                     const PassLevels& levels, Progress& progress) {
-  const std::vector<MemoryNeed> needs(folder.manifest().modules.size());
+  const std::vector<ModuleNeed> needs(folder.manifest().modules.size());
   return Value(RunLevels(folder, sample, levels,
                          {.threads = 2, .memory = uint64_t{1} << 20, .needs = needs}, progress));
 }

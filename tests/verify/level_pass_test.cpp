@@ -21,6 +21,10 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
+ModuleNeed NeedOf(uint64_t shared, uint64_t per_thread) {
+  return {.compared = {}, .multiplied = {.shared = shared, .per_thread = per_thread}};
+}
+
 PassResources ResourcesOf(unsigned threads, uint64_t memory) {
   return {.threads = threads, .memory = memory};
 }
@@ -35,24 +39,30 @@ class ItemList : public ProgressObserver {
 };
 
 TEST_CASE("modules that fit into the memory run side by side, one thread each") {
-  const ModuleShare share =
-      ShareOf({.shared = kMiB, .per_thread = kMiB}, ResourcesOf(8, 64 * kMiB), 100);
+  const ModuleShare share = ShareOf(NeedOf(kMiB, kMiB), ResourcesOf(8, 64 * kMiB), 100);
   CHECK(share.threads == 1);
   CHECK(share.memory == 2 * kMiB);
 }
 
 TEST_CASE("the larger modules are, the fewer run side by side, with more threads each") {
   const PassResources resources = ResourcesOf(8, 64 * kMiB);
-  const ModuleShare half = ShareOf({.shared = 12 * kMiB, .per_thread = 2 * kMiB}, resources, 100);
+  const ModuleShare half = ShareOf(NeedOf(12 * kMiB, 2 * kMiB), resources, 100);
   CHECK(half.threads == 2);  // 4 of them, of 16 MiB each
   CHECK(half.memory == 16 * kMiB);
-  const ModuleShare all = ShareOf({.shared = 200 * kMiB, .per_thread = kMiB}, resources, 100);
+  const ModuleShare all = ShareOf(NeedOf(200 * kMiB, kMiB), resources, 100);
   CHECK(all.threads == 8);
   CHECK(all.memory == 208 * kMiB);
 }
 
+TEST_CASE("levels need memory one after the other") {
+  const ModuleNeed need{.compared = {.shared = 0, .per_thread = 9 * kMiB},
+                        .multiplied = {.shared = 10 * kMiB, .per_thread = 2 * kMiB}};
+  CHECK(need.Of(1) == 12 * kMiB);
+  CHECK(need.Of(2) == 18 * kMiB);
+}
+
 TEST_CASE("a few modules share all threads") {
-  const MemoryNeed small{.shared = kMiB, .per_thread = kMiB};
+  const ModuleNeed small = NeedOf(kMiB, kMiB);
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 1).threads == 8);
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 3).threads == 3);
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 0).threads == 8);
@@ -77,7 +87,7 @@ TEST_CASE("a pass looks at everything in the order of the folder, once") {
 
   ItemList list;
   Progress progress(&list);
-  const std::vector<MemoryNeed> needs(folder.manifest().modules.size());
+  const std::vector<ModuleNeed> needs(folder.manifest().modules.size());
   Value(RunLevels(folder, nullptr, {}, {.threads = 1, .needs = needs}, progress));
   std::vector<std::string> expected;
   for (const auto& [offset, name] : places) expected.push_back(name);

@@ -21,6 +21,7 @@
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 #include "prepack/model/scheme.h"
+#include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
 #include "prepack/verify/module_comparison.h"
 
@@ -214,7 +215,17 @@ Status ExactnessCheck::CompareModule(size_t index, unsigned threads) {
                             module.record->rounded_scales, differences.rounded_scales));
     }
   }
-  return HashTensors(module.hashed_with_it, threads, progress_, hashes_);
+  return HashSource(module);
+}
+
+// The bytes have just been read: they are hashed where they lie in the page cache.
+Status ExactnessCheck::HashSource(const Module& module) {
+  for (const StoredTensor* tensor : module.hashed_with_it) {
+    PREPACK_TRY_ASSIGN(const Hash128 hash, StreamedHash().Finish(RangeOf(source_, *tensor)));
+    hashes_.Set(*tensor, hash);
+    progress_.Add(tensor->bytes);
+  }
+  return {};
 }
 
 Status ExactnessCheck::CompareTensor(size_t index) {

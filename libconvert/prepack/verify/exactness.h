@@ -70,6 +70,7 @@ class ExactnessCheck {
 
   Status CompareRecord(Module& module);
   void AssignSourceTensors();
+  Status HashSource(const Module& module);
   Status CompareBytes(const TensorRecord& record, const StoredTensor& stored, Tensor& tensor);
 
   const PackedFolder& folder_;

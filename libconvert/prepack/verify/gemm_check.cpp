@@ -149,7 +149,7 @@ uint64_t MemoryOfPrimitive(const PackedModule& packed, const Pass& pass, bool re
   const uint64_t n = packed.request().n;
   const uint64_t rows = kGaussianRows + 2 * kSecondRows + 1 + pass.rows;  // of all batches
   const uint64_t fed =
-      pass.slabs ? std::clamp<uint64_t>(kPaddedInputs / pass.k, 1, kSecondRows) : kMaxRecordedRows;
+      pass.slabs ? std::clamp<uint64_t>(kPaddedInputs / pass.k, 1, kSecondRows) : pass.rows;
   const uint64_t outputs = std::min(kMaxOutputs, rows * n) * sizeof(float);
   return outputs + fed * (pass.k * 12 + n * sizeof(float)) + (repack ? 2 * pass.k * n : 0);
 }

@@ -203,14 +203,13 @@ bool IsOfTheCheckpoints(const Status& status) {
   return status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
 }
 
-ModuleShare ShareOf(const MemoryNeed& need, const PassResources& resources, size_t modules) {
-  const auto memory = [&](unsigned threads) { return need.shared + threads * need.per_thread; };
+ModuleShare ShareOf(const ModuleNeed& need, const PassResources& resources, size_t modules) {
   for (auto beside = static_cast<unsigned>(std::min<size_t>(resources.threads, modules));
        beside > 1; --beside) {
-    const unsigned threads = static_cast<unsigned>(CeilDiv(resources.threads, beside));
-    if (memory(threads) <= resources.memory / beside) return {threads, memory(threads)};
+    const auto threads = static_cast<unsigned>(CeilDiv(resources.threads, beside));
+    if (need.Of(threads) <= resources.memory / beside) return {threads, need.Of(threads)};
   }
-  return {resources.threads, memory(resources.threads)};
+  return {resources.threads, need.Of(resources.threads)};
 }
 
 Result<PassFailures> RunLevels(const PackedFolder& folder, const ModuleSample* sample,

@@ -9,6 +9,7 @@
 // Modules run side by side, one thread each, as long as their memory fits into the budget. Those
 // that are too large for that get several threads.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,11 +31,22 @@ struct PassLevels {
   GemmCheck* gemm = nullptr;
 };
 
+// What the levels take for a module, one after the other.
+struct ModuleNeed {
+  MemoryNeed compared;
+  MemoryNeed multiplied;
+
+  uint64_t Of(unsigned threads) const {
+    return std::max(compared.shared + threads * compared.per_thread,
+                    multiplied.shared + threads * multiplied.per_thread);
+  }
+};
+
 // What a pass may use.
 struct PassResources {
   unsigned threads = 1;
   uint64_t memory = 0;                     // bytes, for all modules that are looked at at a time
-  std::span<const MemoryNeed> needs = {};  // of each module of the manifest, on all levels
+  std::span<const ModuleNeed> needs = {};  // of each module of the manifest
 };
 
 // How a module is worked on.
@@ -45,7 +57,7 @@ struct ModuleShare {
 
 // As few threads for one module as keep all threads busy, as far as memory allows. `modules`: how
 // many there are in all.
-ModuleShare ShareOf(const MemoryNeed& need, const PassResources& resources, size_t modules);
+ModuleShare ShareOf(const ModuleNeed& need, const PassResources& resources, size_t modules);
 
 // Why levels stopped early: the first failure, by the order of the folder, that is of the folder or
 // of the source. Integrity does not stop.

@@ -28,15 +28,12 @@
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/packed_operands.h"
+#include "prepack/verify/primitive_product.h"
 #include "prepack/verify/products.h"
 #include "prepack/verify/truth.h"
 
 namespace prepack {
 namespace {
-
-// oneDNN's reference implementation computes some 2^28 products per second; batches that would take
-// longer are left to the model.
-constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
 
 // The models know two forms of onednn/w8a8.
 bool IsModelledForm(const PackRequest& request) {
@@ -123,11 +120,6 @@ class ModuleMultiplication {
   Status FindBaseline();
   // The model of the first rows of the inputs.
   Result<std::unique_ptr<KernelModel>> MakeModel(uint64_t rows, std::span<const float> x) const;
-  Status RunBatches(const PackedProblem& whole);
-  // Why the primitive should not multiply the batch although it could; empty if it should.
-  std::string_view WhyTooMuch(const GemmInfo& described, const InputBatch& batch) const;
-  uint64_t RowsAtOnce(const InputBatch& batch) const;
-  Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
   // A panel of the sample, and if its weights are all zero, others, until one is not.
   Status RunSampled(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
   Status RunAll(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
@@ -142,7 +134,8 @@ class ModuleMultiplication {
                                  Scratch& scratch) const;
   std::span<const float> First(size_t batch, uint64_t n0, uint64_t channels,
                                Scratch& scratch) const;
-  bool primitive_is_first() const { return primitive_y_.size() == inputs_->batches().size(); }
+  uint64_t primitive_batches() const { return primitive_ ? primitive_->batches() : 0; }
+  bool primitive_is_first() const { return primitive_batches() == inputs_->batches().size(); }
 
   const PackedModule& packed_;
   const SecondDecoder& source_;
@@ -163,10 +156,9 @@ class ModuleMultiplication {
   WeightRounding rounding_ = WeightRounding::kNone;
   std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
-  // Outputs of the primitive by batch, [rows, N]; only for the first batches if it is slow. All
-  // batches: the primitive is judged, and the model only checks it (primitive_is_first).
-  std::vector<std::vector<float>> primitive_y_;
-  GemmInfo primitive_;
+  // None: no primitive multiplies these weights here. If it has multiplied all batches, it is
+  // judged, and the model only checks it (primitive_is_first).
+  std::optional<PrimitiveProduct> primitive_;
   Status form_;
   std::string second_name_;
   std::vector<InputBatch> batches_;  // of the first slab
@@ -204,7 +196,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   truth_.reset();
   model_.reset();
   inputs_.reset();
-  primitive_y_.clear();
+  primitive_.reset();
   PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed_, source_, InputDType(packed_),
                                                          options_.recorded, slab));
   inputs_ = std::move(inputs);
@@ -291,102 +283,33 @@ Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
 
 Status ModuleMultiplication::RunPrimitive() {
   if (options_.engine == nullptr || !packed_.layout().by_primitive) return {};
-  const PackRequest& request = packed_.request();
+  primitive_.emplace(
+      packed_, *inputs_, cut_,
+      PrimitiveOptions{
+          .engine = *options_.engine, .repack = options_.repack, .must_multiply = !modelled_});
   Status ran;
-  Status status = packed_.VisitWeight(
+  PREPACK_TRY(packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {
-        const PackedOperands packed = operands_->With(weight);
-        ran = RunBatches({.layout = packed_.layout().id,
-                          .request = request,
-                          .packed = packed,
-                          .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
-                          .repack = options_.repack});
+        ran = primitive_->Multiply(operands_->With(weight));
       },
-      VisitThreads::kAny);
-  // If the primitive multiplied all batches, the model only has to confirm a few rows.
-  if (status.ok() && primitive_is_first() && modelled_) {
-    model_rows_ = kSecondRows;
-    PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
-    return {};
-  }
-  if (!status.ok() || ran.ok()) return status;
-  if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
-    if (!modelled_) return ran;
+      VisitThreads::kAny));
+  if (!ran.ok()) {
+    const bool of_the_form =
+        ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable;
+    if (!of_the_form || !modelled_) return ran;
     form_ = ran;
-    primitive_y_.clear();
+    primitive_.reset();
     return {};
   }
-  return ran;
-}
-
-std::string_view ModuleMultiplication::WhyTooMuch(const GemmInfo& described,
-                                                  const InputBatch& batch) const {
-  const uint64_t products = batch.rows * packed_.request().n * cut_.k * cut_.slabs();
-  if (described.is_reference && products > kMaxReferenceProducts) {
-    return "oneDNN has only a reference implementation for this module, which takes too long";
-  }
-  uint64_t rows = batch.rows;
-  for (const std::vector<float>& y : primitive_y_) rows += y.size() / packed_.request().n;
-  if (rows > kMaxOutputs / packed_.request().n)
-    return "oneDNN would compute too many outputs at once";
-  return "";
-}
-
-// A primitive takes all input channels, including those outside the slab, which are zero.
-uint64_t ModuleMultiplication::RowsAtOnce(const InputBatch& batch) const {
-  if (!inputs_->slab()) return batch.rows;
-  return std::clamp<uint64_t>(kPaddedInputs / cut_.k, 1, batch.rows);
-}
-
-Status ModuleMultiplication::MultiplyBatch(const PackedProblem& whole, const InputBatch& batch) {
-  const uint64_t n = packed_.request().n;
-  const uint64_t k0 = inputs_->slab() ? inputs_->slab()->k0 : 0;
-  const uint64_t columns = inputs_->columns();
-  const std::span<const float> given =
-      inputs_->given().subspan(batch.first * columns, batch.rows * columns);
-  std::vector<float> y(batch.rows * n);
-  std::vector<float> padded;
-  for (uint64_t first = 0; first < batch.rows;) {
-    if (CancellationRequested()) return Interrupted(packed_.name());
-    PackedProblem problem = whole;
-    problem.input.m = std::min(RowsAtOnce(batch), batch.rows - first);
-    problem.input.x = given;
-    if (inputs_->slab()) {
-      padded.assign(problem.input.m * cut_.k, 0);
-      for (uint64_t row = 0; row < problem.input.m; ++row) {
-        std::ranges::copy(given.subspan((first + row) * columns, inputs_->k()),
-                          padded.begin() + static_cast<std::ptrdiff_t>(row * cut_.k + k0));
-      }
-      problem.input.x = padded;
-    }
-    PREPACK_TRY_ASSIGN(GemmInfo info,
-                       options_.engine->MultiplyPacked(
-                           problem, std::span(y).subspan(first * n, problem.input.m * n)));
-    primitive_ = std::move(info);
-    first += problem.input.m;
-  }
-  primitive_y_.push_back(std::move(y));
-  return {};
-}
-
-Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
-  for (const InputBatch& batch : inputs_->batches()) {
-    PackedProblem problem = whole;
-    problem.input.m = RowsAtOnce(batch);
-    if (CancellationRequested()) return Interrupted(packed_.name());
-    PREPACK_TRY_ASSIGN(const GemmInfo described, options_.engine->DescribePacked(problem));
-    // With slabs, multiply only a few rows if there is a model: for the primitive, every slab takes
-    // as long as the whole module.
-    if (inputs_->slab() && modelled_ && batch.rows > kSecondRows) return {};
-    if (const std::string_view why = WhyTooMuch(described, batch); !why.empty()) {
-      return modelled_ ? Status() : Unsupported(fmt::format("module {}", packed_.name()), why);
-    }
-    PREPACK_TRY(MultiplyBatch(whole, batch));
-  }
+  if (!primitive_is_first()) return {};
   // The implementation that is judged decides how the truth rounds weights.
-  if (rounding_ == WeightRounding::kToBF16 && !primitive_.rounds_weights_to_bf16) {
+  if (rounding_ == WeightRounding::kToBF16 && !primitive_->info().rounds_weights_to_bf16) {
     rounding_ = WeightRounding::kToF32;
   }
+  if (!modelled_) return {};
+  // The model only has to confirm a few rows.
+  model_rows_ = kSecondRows;
+  PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
   return {};
 }
 
@@ -421,7 +344,7 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
 
 std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, uint64_t channels,
                                                      Scratch& scratch) const {
-  const std::vector<float>& y = primitive_y_[batch];
+  const std::span<const float> y = primitive_->Outputs(batch);
   const uint64_t n = packed_.request().n;
   scratch.columns.resize(y.size() / n * channels);
   for (uint64_t row = 0; row < y.size() / n; ++row) {
@@ -442,7 +365,7 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch,
   const auto [n0, channels] = panel;
   PREPACK_TRY(truth_->Compute(rounding_, n0, channels, scratch.truth));
   if (modelled_) PREPACK_TRY(RunModel(n0, channels, scratch));
-  if (options_.engine != nullptr && primitive_y_.empty()) {
+  if (options_.engine != nullptr && primitive_batches() == 0) {
     PREPACK_TRY(RunSecond(n0, channels, scratch));
   }
   // What differs, and the kernel figure of hot rows, come with the panels of all channels if there
@@ -509,8 +432,8 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch&
                                         FigureSums& sums) const {
   if (options_.engine == nullptr || !modelled_) return;
   std::span<const float> second = scratch.second;
-  if (!primitive_y_.empty()) {
-    const size_t batch = std::min(primitive_y_.size() - 1, kAllGaussianRows);
+  if (primitive_batches() != 0) {
+    const size_t batch = std::min<size_t>(primitive_batches() - 1, kAllGaussianRows);
     second = Columns(batch, n0, channels, scratch);
     second = second.first(std::min(second.size(), scratch.model.size()));
   }
@@ -552,11 +475,11 @@ ModuleProducts ModuleMultiplication::Collect() const {
   products.weights = sums_.weights;
   GemmFigures& gemm = products.gemm;
   const std::string model = fmt::format("model of {}", packed_.layout().id);
-  gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
+  gemm.implementation = primitive_is_first() ? primitive_->info().implementation : model;
   // If activations are quantized, both texts say the same in other words.
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
-  gemm.activations =
-      primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
+  gemm.activations = primitive_is_first() && !quantized ? primitive_->info().activation_type
+                                                        : NameOfActivations(packed_);
   gemm.channels = SampledCount();
   gemm.inputs.reserve(batches_.size());
   for (size_t i = 0; i < batches_.size(); ++i) {
@@ -569,9 +492,9 @@ ModuleProducts ModuleMultiplication::Collect() const {
   }
   if (options_.engine != nullptr && modelled_) {
     gemm.agreement_db = FigureOf(sums_.agreement).sqnr_db;
-    gemm.second_implementation = primitive_is_first()   ? model
-                                 : primitive_y_.empty() ? second_name_
-                                                        : primitive_.implementation;
+    gemm.second_implementation = primitive_is_first()       ? model
+                                 : primitive_batches() == 0 ? second_name_
+                                                            : primitive_->info().implementation;
   }
   if (baseline_) products.quality = sums_.baseline.Figures();
   products.no_quality = no_quality_;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <future>
 #include <map>
@@ -108,10 +109,11 @@ class Verification {
   std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
-  MemoryNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
+  ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
                           const QuantizedModel* model) const;
-  MemoryNeed NeedOfLargest(const QuantizedModel* model) const;
-  Result<PassResources> Resources(std::span<const MemoryNeed> needs) const;
+  ModuleNeed NeedOfLargest(const QuantizedModel* model) const;
+  Result<unsigned> ThreadsFor(const ModuleNeed& largest, uint64_t beside) const;
+  Result<PassResources> Resources(std::span<const ModuleNeed> needs) const;
   ProductOptions ProductChoice() const;
   bool JudgesQuality() const { return baseline_ && Runs(Level::kQuality); }
   // The modules to look at; null: all.
@@ -169,45 +171,60 @@ void Verification::Begin() {
   for (auto& [name, figure] : figures_) figure.looked_at = sample_->contains(name);
 }
 
-// On all levels, one after the other.
-MemoryNeed Verification::NeedOfModule(const std::string& name, const ModuleRecord& record,
+ModuleNeed Verification::NeedOfModule(const std::string& name, const ModuleRecord& record,
                                       const QuantizedModel* model) const {
-  MemoryNeed need{.shared = 0, .per_thread = kReadingMemory};
+  ModuleNeed need{.compared = {.shared = 0, .per_thread = kReadingMemory}, .multiplied = {}};
   const Result<PackedModule> packed = PackedModule::Open(folder_, name, record);
   if (!packed.ok()) return need;  // for the levels to report
   const QuantizedLinear* linear = model != nullptr ? model->Find(name) : nullptr;
   if (Runs(Level::kExactness) && linear != nullptr && linear->n() == record.n) {
-    need.per_thread = std::max(need.per_thread, MemoryOfComparison(*packed, *linear));
+    need.compared.per_thread = std::max(kReadingMemory, MemoryOfComparison(*packed, *linear));
   }
-  if (Multiplies()) {
-    const MemoryNeed products = MemoryOfProducts(*packed, ProductChoice());
-    need.shared = products.shared + kProductOverhead;
-    need.per_thread = std::max(need.per_thread, products.per_thread);
-  }
+  if (!Multiplies()) return need;
+  need.multiplied = MemoryOfProducts(*packed, ProductChoice());
+  need.multiplied.shared += kProductOverhead;
   return need;
 }
 
-MemoryNeed Verification::NeedOfLargest(const QuantizedModel* model) const {
-  MemoryNeed need{.shared = 0, .per_thread = kReadingMemory};
+ModuleNeed Verification::NeedOfLargest(const QuantizedModel* model) const {
+  const auto include = [](const MemoryNeed& own, MemoryNeed& largest) {
+    largest.shared = std::max(largest.shared, own.shared);
+    largest.per_thread = std::max(largest.per_thread, own.per_thread);
+  };
+  ModuleNeed largest;
   for (const auto& [name, record] : folder_.manifest().modules) {
     if (!InSample(sample(), name)) continue;
-    const MemoryNeed own = NeedOfModule(name, record, model);
-    need.shared = std::max(need.shared, own.shared);
-    need.per_thread = std::max(need.per_thread, own.per_thread);
+    const ModuleNeed own = NeedOfModule(name, record, model);
+    include(own.compared, largest.compared);
+    include(own.multiplied, largest.multiplied);
   }
-  return need;
+  return largest;
 }
 
-// With a limit as many threads as the largest module leaves room for.
-Result<PassResources> Verification::Resources(std::span<const MemoryNeed> needs) const {
-  const unsigned threads = ThreadCount(options_.jobs);
+// With a limit as many threads as the largest module leaves room for, beside what is not of
+// modules.
+Result<unsigned> Verification::ThreadsFor(const ModuleNeed& largest, uint64_t beside) const {
+  unsigned threads = ThreadCount(options_.jobs);
+  std::array needs = {largest.compared, largest.multiplied};
+  // The error is to say what all of it takes.
+  if (largest.Of(1) != needs[0].shared + needs[0].per_thread) std::swap(needs[0], needs[1]);
+  for (MemoryNeed need : needs) {
+    need.shared += beside;
+    PREPACK_TRY_ASSIGN(const unsigned fit,
+                       ThreadsWithin(need, threads, options_.memory_limit, "verified"));
+    threads = std::min(threads, fit);
+  }
+  return threads;
+}
+
+Result<PassResources> Verification::Resources(std::span<const ModuleNeed> needs) const {
   if (options_.memory_limit == 0) {
+    const unsigned threads = ThreadCount(options_.jobs);
     return PassResources{threads, kPassMemory + threads * kPassMemoryOfThread, needs};
   }
-  const MemoryNeed largest = NeedOfLargest(model_ ? &*model_ : nullptr);
-  PREPACK_TRY_ASSIGN(const unsigned fit,
-                     ThreadsWithin(largest, options_.jobs, options_.memory_limit, "verified"));
-  return PassResources{fit, largest.shared + fit * largest.per_thread, needs};
+  const ModuleNeed largest = NeedOfLargest(model_ ? &*model_ : nullptr);
+  PREPACK_TRY_ASSIGN(const unsigned threads, ThreadsFor(largest, 0));
+  return PassResources{threads, largest.Of(threads), needs};
 }
 
 // The largest need is computed before anything is read.
@@ -220,9 +237,8 @@ Status Verification::CheckLimit() const {
     Result<QuantizedModel> read = ReadSourceModel(*source, folder_.manifest().accepted);
     if (read.ok()) model.emplace(*std::move(read));
   }
-  MemoryNeed need = NeedOfLargest(model ? &*model : nullptr);
-  need.shared += kReportMemory + (StartsEngine() ? kEngineMemory : 0);
-  return ThreadsWithin(need, options_.jobs, options_.memory_limit, "verified").status();
+  const uint64_t beside = kReportMemory + (StartsEngine() ? kEngineMemory : 0);
+  return ThreadsFor(NeedOfLargest(model ? &*model : nullptr), beside).status();
 }
 
 // This does not depend on the sample or on the levels that run.
@@ -449,7 +465,7 @@ Status Verification::RunPass() {
   Status unreadable;
   if (source_path_) unreadable = PrepareSource();
   if (!unreadable.ok() && !IsOfTheCheckpoints(unreadable)) return unreadable;
-  std::vector<MemoryNeed> needs;
+  std::vector<ModuleNeed> needs;
   for (const auto& [name, record] : folder_.manifest().modules) {
     needs.push_back(NeedOfModule(name, record, model_ ? &*model_ : nullptr));
   }

@@ -1,0 +1,124 @@
+#include "prepack/verify/primitive_product.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+
+namespace prepack {
+namespace {
+
+// oneDNN's reference implementation computes some 2^28 products per second; batches that would take
+// longer are left to the model.
+constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
+
+// Why the primitive should not multiply so many rows although it could; empty if it should.
+std::string_view WhyTooMuch(const GemmInfo& described, uint64_t rows, uint64_t n, uint64_t inputs) {
+  if (described.is_reference && rows * n * inputs > kMaxReferenceProducts) {
+    return "oneDNN has only a reference implementation for this module, which takes too long";
+  }
+  return rows > kMaxOutputs / n ? "oneDNN would compute too many outputs at once" : "";
+}
+
+}  // namespace
+
+PrimitiveProduct::PrimitiveProduct(const PackedModule& packed, const GemmInputs& inputs,
+                                   const ProductCut& cut, const PrimitiveOptions& options)
+    : packed_(packed), inputs_(inputs), cut_(cut), options_(options) {}
+
+Status PrimitiveProduct::Multiply(const PackedOperands& operands) {
+  const PackedProblem whole{.layout = packed_.layout().id,
+                            .request = packed_.request(),
+                            .packed = operands,
+                            .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
+                            .repack = options_.repack};
+  // One product of all rows may still be described as one of few rows is.
+  bool at_once = !inputs_.slab();
+  for (const InputBatch& batch : inputs_.batches()) {
+    PREPACK_TRY_ASSIGN(const GemmInfo described, Describe(whole, RowsAtOnce(batch)));
+    at_once = at_once && !described.is_reference;
+  }
+  at_once = at_once && inputs_.rows() <= kMaxOutputs / packed_.request().n;
+  return at_once ? MultiplyAllRows(whole) : MultiplyByBatch(whole);
+}
+
+Result<GemmInfo> PrimitiveProduct::Describe(const PackedProblem& whole, uint64_t rows) const {
+  if (CancellationRequested()) return Interrupted(packed_.name());
+  PackedProblem problem = whole;
+  problem.input.m = rows;
+  return options_.engine.DescribePacked(problem);
+}
+
+Status PrimitiveProduct::MultiplyAllRows(const PackedProblem& whole) {
+  PREPACK_TRY(MultiplyRows(whole, {.name = "all", .first = 0, .rows = inputs_.rows()}));
+  const std::span<const float> y = outputs_.back();
+  const uint64_t n = packed_.request().n;
+  for (const InputBatch& batch : inputs_.batches()) {
+    of_batches_.push_back(y.subspan(batch.first * n, batch.rows * n));
+  }
+  return {};
+}
+
+Status PrimitiveProduct::MultiplyByBatch(const PackedProblem& whole) {
+  const uint64_t n = packed_.request().n;
+  uint64_t done = 0;  // rows
+  for (const InputBatch& batch : inputs_.batches()) {
+    PREPACK_TRY_ASSIGN(const GemmInfo described, Describe(whole, RowsAtOnce(batch)));
+    // With slabs, multiply only a few rows if there is a model: for the primitive, every slab takes
+    // as long as the whole module.
+    if (inputs_.slab() && !options_.must_multiply && batch.rows > kSecondRows) return {};
+    std::string_view why = WhyTooMuch(described, batch.rows, n, cut_.k * cut_.slabs());
+    if (why.empty()) why = WhyTooMuch({}, done + batch.rows, n, 0);
+    if (!why.empty()) {
+      return options_.must_multiply ? Unsupported(fmt::format("module {}", packed_.name()), why)
+                                    : Status();
+    }
+    PREPACK_TRY(MultiplyRows(whole, batch));
+    of_batches_.emplace_back(outputs_.back());
+    done += batch.rows;
+  }
+  return {};
+}
+
+// A primitive takes all input channels, including those outside the slab, which are zero.
+uint64_t PrimitiveProduct::RowsAtOnce(const InputBatch& batch) const {
+  if (!inputs_.slab()) return batch.rows;
+  return std::clamp<uint64_t>(kPaddedInputs / cut_.k, 1, batch.rows);
+}
+
+Status PrimitiveProduct::MultiplyRows(const PackedProblem& whole, const InputBatch& batch) {
+  const uint64_t n = packed_.request().n;
+  const uint64_t k0 = inputs_.slab() ? inputs_.slab()->k0 : 0;
+  const uint64_t columns = inputs_.columns();
+  const std::span<const float> given =
+      inputs_.given().subspan(batch.first * columns, batch.rows * columns);
+  std::vector<float> y(batch.rows * n);
+  std::vector<float> padded;
+  for (uint64_t first = 0; first < batch.rows;) {
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    PackedProblem problem = whole;
+    problem.input.m = std::min(RowsAtOnce(batch), batch.rows - first);
+    problem.input.x = given;
+    if (inputs_.slab()) {
+      padded.assign(problem.input.m * cut_.k, 0);
+      for (uint64_t row = 0; row < problem.input.m; ++row) {
+        std::ranges::copy(given.subspan((first + row) * columns, inputs_.k()),
+                          padded.begin() + static_cast<std::ptrdiff_t>(row * cut_.k + k0));
+      }
+      problem.input.x = padded;
+    }
+    PREPACK_TRY_ASSIGN(GemmInfo info,
+                       options_.engine.MultiplyPacked(
+                           problem, std::span(y).subspan(first * n, problem.input.m * n)));
+    info_ = std::move(info);
+    first += problem.input.m;
+  }
+  outputs_.push_back(std::move(y));
+  return {};
+}
+
+}  // namespace prepack

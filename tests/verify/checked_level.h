@@ -31,8 +31,10 @@ struct CheckedLevel {
 inline PassFailures RunOnTwoThreads(const PackedFolder& folder, const ModuleSample* sample,
                                     const PassLevels& levels, Progress& progress) {
   const std::vector<ModuleNeed> needs(folder.manifest().modules.size());
-  return Value(RunLevels(folder, sample, levels,
-                         {.threads = 2, .memory = uint64_t{1} << 20, .needs = needs}, progress));
+  LevelPass pass(folder, sample, levels,
+                 {.threads = 2, .memory = uint64_t{1} << 20, .needs = needs}, progress);
+  RequireOk(pass.RunRest());
+  return pass.TakeFailures();
 }
 
 }  // namespace prepack::testing

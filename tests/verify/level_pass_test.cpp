@@ -88,7 +88,8 @@ TEST_CASE("a pass looks at everything in the order of the folder, once") {
   ItemList list;
   Progress progress(&list);
   const std::vector<ModuleNeed> needs(folder.manifest().modules.size());
-  Value(RunLevels(folder, nullptr, {}, {.threads = 1, .needs = needs}, progress));
+  LevelPass pass(folder, nullptr, {}, {.threads = 1, .needs = needs}, progress);
+  RequireOk(pass.RunRest());
   std::vector<std::string> expected;
   for (const auto& [offset, name] : places) expected.push_back(name);
   CHECK(list.items == expected);

@@ -1,6 +1,7 @@
 prepack_add_tests(verify
   changing_files_test.cpp
   config_places_test.cpp
+  conversion_check_test.cpp
   damaged_folder_test.cpp
   decisions_test.cpp
   exactness_test.cpp

@@ -15,6 +15,7 @@
 #include "options.h"
 #include "prepack/convert/convert.h"
 #include "prepack/layouts/table.h"
+#include "prepack/verify/conversion_check.h"
 #include "table.h"
 #include "terminal.h"
 #include "verify_output.h"
@@ -92,48 +93,66 @@ void PrintNotCopied(const std::vector<std::string>& names) {
       "not copied: {}. Subfolders and weights in other formats stay with the source", shown));
 }
 
-ExitCodeValue RunConvert(const ConvertCommand& options) {
+Result<ConvertOptions> OptionsOf(const ConvertCommand& command) {
   ConvertOptions convert;
-  convert.source = options.source;
-  convert.output = options.output;
-  Result<PlanOptions> plan = options.flags.ToOptions();
-  if (!plan.ok()) return Fail(plan.status());
-  convert.plan = *std::move(plan);
-  convert.jobs = options.jobs;
-  convert.memory_limit = options.memory_limit;
-  convert.replace = options.force;
-  convert.resume = options.resume;
-  convert.flush = !options.no_flush;
-  Result<Part> part = ParsePart(options.part);
-  if (!part.ok()) return Fail(part.status());
-  convert.part = *part;
-  convert.trust_source = options.trust_source;
-  if (options.verify && !part->IsWhole()) {
-    return Fail(Usage("--verify", "a part cannot be verified by itself")
-                    .Hint("Run `prepack verify` after `prepack merge`"));
+  convert.source = command.source;
+  convert.output = command.output;
+  PREPACK_TRY_ASSIGN(convert.plan, command.flags.ToOptions());
+  convert.jobs = command.jobs;
+  convert.memory_limit = command.memory_limit;
+  convert.replace = command.force;
+  convert.resume = command.resume;
+  convert.flush = !command.no_flush;
+  PREPACK_TRY_ASSIGN(convert.part, ParsePart(command.part));
+  convert.trust_source = command.trust_source;
+  if (command.verify && !convert.part.IsWhole()) {
+    return Usage("--verify", "a part cannot be verified by itself")
+        .Hint("Run `prepack verify` after `prepack merge`");
   }
+  return convert;
+}
 
-  ProgressDisplay display(options.common);
-  const Result<ConvertReport> report = Convert(convert, display.progress());
-  display.Stop();
-  if (!report.ok()) return Fail(report.status());
-  if (!options.common.quiet) PrintNotCopied(report->not_copied);
-  if (options.common.json) {
-    PrintJson(ConvertJson(*report, options.source));
-  } else if (!options.common.quiet) {
-    Print(ConvertText(*report));
+void PrintConversion(const ConvertReport& report, const ConvertCommand& command) {
+  if (!command.common.quiet) PrintNotCopied(report.not_copied);
+  if (command.common.json) {
+    PrintJson(ConvertJson(report, command.source));
+  } else if (!command.common.quiet) {
+    Print(ConvertText(report));
   }
-  if (!options.verify) return kExitDone;
+}
+
+ExitCodeValue RunConvert(const ConvertCommand& command) {
+  Result<ConvertOptions> options = OptionsOf(command);
+  if (!options.ok()) return Fail(options.status());
   VerifyOptions verify;
-  verify.folder = options.output;
-  verify.source = options.source;
-  verify.jobs = options.jobs;
-  verify.memory_limit = options.memory_limit;
+  verify.folder = command.output;
+  verify.source = command.source;
+  verify.jobs = command.jobs;
+  verify.memory_limit = command.memory_limit;
+
+  ProgressDisplay display(command.common);
+  ConversionCheck check(verify, display.progress());
+  // Both at once take more memory than one after the other.
+  if (command.verify && command.memory_limit == 0) options->observer = &check;
+  const Result<ConvertReport> report = Convert(*options, display.progress());
+  if (!report.ok()) {
+    display.Stop();
+    return Fail(report.status());
+  }
+  if (!command.verify) {
+    display.Stop();
+    PrintConversion(*report, command);
+    return kExitDone;
+  }
+  const Result<VerifyReport> verified = check.Finish();
+  display.Stop();
+  PrintConversion(*report, command);
+  if (!verified.ok()) return Fail(verified.status());
   // stdout holds one JSON document: that of convert. The verdict is the exit code.
-  CommonOptions common = options.common;
+  CommonOptions common = command.common;
   common.quiet = common.quiet || common.json;
   common.json = false;
-  return VerifyAndPrint(verify, {}, common);
+  return PrintVerifyReport(*verified, {}, common);
 }
 
 }  // namespace
@@ -171,7 +190,8 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                     "Like cp, do not wait until the weights are on the disk: faster, but a power "
                     "failure within the next minute can damage the output");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
-  command->add_flag("--verify", options->verify, "Verify the output against the source afterwards");
+  command->add_flag("--verify", options->verify,
+                    "Verify the output against the source: every module as soon as it is written");
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] {
     exit_code = WithModels({&options->source}, [&] { return RunConvert(*options); });

@@ -194,19 +194,24 @@ Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutput
 
 }  // namespace
 
+ExitCodeValue PrintVerifyReport(const VerifyReport& report, const VerifyOutputs& outputs,
+                                const CommonOptions& common) {
+  if (common.json) {
+    PrintJson(VerifyReportJson(report));
+  } else if (!common.quiet) {
+    Print(VerifyText(report));
+  }
+  if (const Status written = WriteFiles(report, outputs); !written.ok()) return Fail(written);
+  if (common.quiet) PrintVerdict(report);
+  return ExitCodeOf(report.Verdict());
+}
+
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
                              const CommonOptions& common) {
   if (const Status paths = CheckPaths(options, outputs); !paths.ok()) return Fail(paths);
   const Result<VerifyReport> report = MakeReport(options, outputs, common);
   if (!report.ok()) return Fail(report.status());
-  if (common.json) {
-    PrintJson(VerifyReportJson(*report));
-  } else if (!common.quiet) {
-    Print(VerifyText(*report));
-  }
-  if (const Status written = WriteFiles(*report, outputs); !written.ok()) return Fail(written);
-  if (common.quiet) PrintVerdict(*report);
-  return ExitCodeOf(report->Verdict());
+  return PrintVerifyReport(*report, outputs, common);
 }
 
 }  // namespace prepack::cli

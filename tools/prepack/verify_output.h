@@ -29,9 +29,12 @@ struct VerifyOutputs {
   double tolerance_db = kDefaultToleranceDb;
 };
 
-// Runs verify with a progress line and gives the report as text or JSON, and in every file that was
-// asked for, whatever the verdict; the exit code says passed (0), failed (1) or not all of it run
-// (6). When verification itself fails, nothing is written.
+// Gives the report as text or JSON, and in every file that was asked for, whatever the verdict; the
+// exit code says passed (0), failed (1) or not all of it run (6).
+ExitCodeValue PrintVerifyReport(const VerifyReport& report, const VerifyOutputs& outputs,
+                                const CommonOptions& common);
+// Runs verify with a progress line and prints its report. When verification itself fails, nothing
+// is written.
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
                              const CommonOptions& common);
 

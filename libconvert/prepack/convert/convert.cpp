@@ -51,6 +51,9 @@ class Conversion {
   ConvertReport Report() const;
 
  private:
+  // All of the manifest that is known of a conversion, but its modules and tensors.
+  Manifest MakeManifest() const;
+  Status BeginObserving();
   Status StartJournal(const OutputFolder& folder);
   Status OpenShard(size_t index);
   Status TakeSideFiles();
@@ -148,6 +151,8 @@ Status Conversion::TakeSideFiles() {
 
 Status Conversion::FillShards() {
   filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, progress_);
+  maker_.emplace(plan_, shards_, writers_, *filler_);
+  if (options_.observer != nullptr) PREPACK_TRY(BeginObserving());
   PREPACK_TRY(filler_->Run(threads_, options_.output.string()));
   progress_.Begin("flushing", 0);
   return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
@@ -155,14 +160,28 @@ Status Conversion::FillShards() {
   });
 }
 
+Manifest Conversion::MakeManifest() const {
+  Manifest manifest = maker_->Make(model_);
+  manifest.exact_scales = options_.plan.exact_scales;
+  manifest.accepted = options_.plan.accepted;
+  manifest.run = identity_;
+  manifest.source_path = PathToSource(options_.source, options_.output);
+  manifest.source_hub = source_hub_;
+  return manifest;
+}
+
+Status Conversion::BeginObserving() {
+  filler_->SetObserver(options_.observer);
+  Manifest manifest = MakeManifest();
+  maker_->VisitModules([&](const std::string& name, const ModuleRecord& record) {
+    manifest.modules.emplace(name, record);
+  });
+  maker_->VisitTensors([&](const TensorRecord& tensor) { manifest.tensors.push_back(tensor); });
+  return options_.observer->Begins(folder_, std::move(manifest));
+}
+
 Status Conversion::WriteRest() {
-  maker_.emplace(plan_, shards_, writers_, *filler_);
-  manifest_ = maker_->Make(model_);
-  manifest_.exact_scales = options_.plan.exact_scales;
-  manifest_.accepted = options_.plan.accepted;
-  manifest_.run = identity_;
-  manifest_.source_path = PathToSource(options_.source, options_.output);
-  manifest_.source_hub = source_hub_;
+  manifest_ = MakeManifest();
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
 }
 

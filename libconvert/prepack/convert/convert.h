@@ -25,6 +25,7 @@
 #include "prepack/convert/output_shards.h"
 #include "prepack/convert/plan.h"
 #include "prepack/formats/format.h"
+#include "prepack/packed/conversion_observer.h"
 #include "prepack/packed/run_identity.h"
 
 namespace prepack {
@@ -45,6 +46,7 @@ struct ConvertOptions {
   // it needs, to prove that all were made of one source (see Witnesses in packed/run_identity.h).
   bool trust_source = false;
   uint64_t shard_bytes = kDefaultShardBytes;
+  ConversionObserver* observer = nullptr;  // of a whole conversion; null: none
 };
 
 // What was done, for the user.

@@ -50,7 +50,11 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
   for (const SafetensorsWriter& writer : writers_) {
     for (const TensorInfo& tensor : writer.header().tensors) bytes += tensor.bytes();
   }
-  progress_.Begin("packing", bytes);
+  if (observer_ == nullptr) {
+    progress_.Begin("packing", bytes);
+  } else {
+    progress_.Begin("packing and verifying", bytes + observer_->bytes());
+  }
   output_ = output;
   buffers_.resize(threads);
   return ForUnits(shards_.units.size(), threads, *this);
@@ -173,7 +177,13 @@ Status ShardFiller::End(size_t turn) {
   PREPACK_TRY(FinishHashes(shards_.units[index], state.hashes, finished));
   if (state.packer.has_value()) finished.rounded_scales = state.packer->rounded_scales();
   Keep(index, finished);
-  return journal_.Append(index, finished);
+  PREPACK_TRY(journal_.Append(index, finished));
+  return observer_ != nullptr ? TellObserver(shards_.units[index]) : Status();
+}
+
+Status ShardFiller::TellObserver(const OutputUnit& unit) const {
+  if (unit.copied != nullptr) return observer_->TensorIsWritten(unit.copied->name);
+  return observer_->ModuleIsWritten(plan_.modules[unit.module].linear->module());
 }
 
 }  // namespace prepack

@@ -35,6 +35,7 @@
 #include "prepack/convert/output_shards.h"
 #include "prepack/convert/plan.h"
 #include "prepack/convert/resume.h"
+#include "prepack/packed/conversion_observer.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/source_identity.h"
 
@@ -47,6 +48,9 @@ class ShardFiller final : private UnitWork {
   ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
               std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
               Journal& journal, Progress& progress);
+
+  // Is told of every unit that is written; null: nobody. Must outlive Run.
+  void SetObserver(ConversionObserver* observer) { observer_ = observer; }
 
   // Fills all shards on `threads` threads. `output` is what an interruption names.
   Status Run(unsigned threads, const std::string& output);
@@ -80,6 +84,7 @@ class ShardFiller final : private UnitWork {
                   UnitHashes* hashes) const;
   Status CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,
                   UnitHashes* hashes) const;
+  Status TellObserver(const OutputUnit& unit) const;
   Status FinishHashes(const OutputUnit& unit, UnitHashes& hashes, FinishedUnit& finished);
 
   const Checkpoint& checkpoint_;
@@ -88,6 +93,7 @@ class ShardFiller final : private UnitWork {
   std::vector<SafetensorsWriter>& writers_;
   Journal& journal_;
   Progress& progress_;
+  ConversionObserver* observer_ = nullptr;
 
   const FinishedUnits& finished_;
   std::string output_;

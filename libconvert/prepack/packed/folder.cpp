@@ -19,17 +19,43 @@
 namespace prepack {
 
 Result<PackedFolder> PackedFolder::Open(const std::filesystem::path& path) {
+  PREPACK_TRY_ASSIGN(Manifest manifest, ReadManifest(path));
+  return OpenUnfinished(path, std::move(manifest));
+}
+
+Result<PackedFolder> PackedFolder::OpenUnfinished(const std::filesystem::path& path,
+                                                  Manifest manifest) {
   PackedFolder folder;
   folder.path_ = path;
-  PREPACK_TRY_ASSIGN(Manifest manifest, ReadManifest(path));
   folder.manifest_ = std::move(manifest);
-  for (const auto& [name, record] : folder.manifest_.files) {
-    std::error_code error;
-    if (!std::filesystem::exists(path / name, error)) continue;
-    PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path / name));
-    folder.files_.emplace(name, std::move(file));
-  }
+  PREPACK_TRY(folder.OpenFiles());
   return folder;
+}
+
+Status PackedFolder::OpenFiles() {
+  for (const auto& [name, record] : manifest_.files) {
+    std::error_code error;
+    if (!std::filesystem::exists(path_ / name, error)) continue;
+    PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path_ / name));
+    files_.insert_or_assign(name, std::move(file));
+  }
+  return {};
+}
+
+Status PackedFolder::Complete(const std::filesystem::path& path) {
+  PREPACK_TRY_ASSIGN(Manifest manifest, ReadManifest(path));
+  const auto same_name = [](const auto& a, const auto& b) { return a.first == b.first; };
+  if (!std::ranges::equal(manifest.modules, manifest_.modules, same_name) ||
+      !std::ranges::equal(manifest.tensors, manifest_.tensors, {}, &TensorRecord::tensor,
+                          &TensorRecord::tensor)) {
+    return Malformed(path.string(), "its modules and tensors are not those that were to be made");
+  }
+  // In their old places, where others refer to them.
+  for (auto& [name, record] : manifest_.modules) record = std::move(manifest.modules.at(name));
+  manifest.modules.swap(manifest_.modules);
+  manifest_ = std::move(manifest);
+  path_ = path;
+  return OpenFiles();
 }
 
 const File* PackedFolder::FindFile(const std::string& name) const {

@@ -27,6 +27,13 @@ class PackedFolder {
  public:
   // Reads the manifest and opens the files of the folder that exist.
   static Result<PackedFolder> Open(const std::filesystem::path& path);
+  // A folder that is being made at `path`: its shards are there, as large as they will be. The
+  // manifest has all but hashes, and what only is known in the end.
+  static Result<PackedFolder> OpenUnfinished(const std::filesystem::path& path, Manifest manifest);
+  // When it has been made and lies at `path`: takes its manifest from there. References to the
+  // names and records of modules stay valid. kMalformed if modules or tensors are not those that
+  // were to be made.
+  Status Complete(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
@@ -39,6 +46,7 @@ class PackedFolder {
 
  private:
   PackedFolder() = default;
+  Status OpenFiles();
 
   std::filesystem::path path_;
   Manifest manifest_;

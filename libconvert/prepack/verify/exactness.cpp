@@ -208,12 +208,7 @@ Status ExactnessCheck::CompareModule(size_t index, unsigned threads) {
     module.exact = differences.none();
     module.max_scale_difference = differences.max_scale_difference;
     if (!differences.none()) module.result.FailModule(name, differences.Describe());
-    if (differences.rounded_scales != module.record->rounded_scales) {
-      module.result.FailModule(
-          name, fmt::format("the manifest has another number of rounded scales (found {}, "
-                            "expected {})",
-                            module.record->rounded_scales, differences.rounded_scales));
-    }
+    module.rounded_scales = differences.rounded_scales;
   }
   return HashSource(module);
 }
@@ -269,6 +264,13 @@ Result<LevelResult> ExactnessCheck::Finish(unsigned threads, ModuleFigures& figu
     ModuleVerification& figure = figures.at(name);
     figure.exact = module.exact;
     figure.max_scale_difference = module.max_scale_difference;
+    if (module.rounded_scales.value_or(module.record->rounded_scales) !=
+        module.record->rounded_scales) {
+      module.result.FailModule(
+          name, fmt::format("the manifest has another number of rounded scales (found {}, "
+                            "expected {})",
+                            module.record->rounded_scales, *module.rounded_scales));
+    }
     result.Add(std::move(module.result));
     skipped += InSample(sample_, name) ? 0U : 1U;
   }

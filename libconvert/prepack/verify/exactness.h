@@ -60,6 +60,7 @@ class ExactnessCheck {
     bool comparable = false;                          // its records agree
     std::optional<bool> exact;
     std::optional<double> max_scale_difference;
+    std::optional<uint64_t> rounded_scales;
     LevelResult result = {.state = LevelState::kPassed};
   };
   // A tensor that passes through.

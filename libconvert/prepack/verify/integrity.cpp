@@ -432,15 +432,11 @@ void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSa
 
 IntegrityCheck::IntegrityCheck(const PackedFolder& folder, const ModuleSample* sample,
                                Progress& progress)
-    : folder_(folder),
-      sample_(sample),
-      progress_(progress),
-      tensors_(GroupByFile(folder.manifest())) {
-  for (const auto& [name, record] : folder.manifest().files) tensors_[name];
-}
+    : folder_(folder), sample_(sample), progress_(progress) {}
 
 uint64_t IntegrityCheck::bytes() const {
-  return CoverageOf(folder_.manifest(), tensors_, sample_).hashed_bytes;
+  const Manifest& manifest = folder_.manifest();
+  return CoverageOf(manifest, GroupByFile(manifest), sample_).hashed_bytes;
 }
 
 void IntegrityCheck::Hash(const TensorRecord& tensor) {
@@ -453,16 +449,18 @@ void IntegrityCheck::Hash(const TensorRecord& tensor) {
 
 Result<LevelResult> IntegrityCheck::Finish(unsigned threads, ModuleFigures& figures) {
   const Manifest& manifest = folder_.manifest();
+  TensorsByFile tensors = GroupByFile(manifest);
   std::vector<std::string> names;
   std::vector<RangeHashes> hashes;
   for (const auto& [name, record] : manifest.files) {
     names.push_back(name);
+    tensors[name];  // of files that hold none, too
     hashes.push_back(std::move(hashes_[name]));
   }
   std::vector<std::vector<Problem>> problems(names.size());
   PREPACK_TRY(ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
     const std::string& name = names[index];
-    return FileCheck(folder_, name, manifest.files.at(name), tensors_.at(name), sample_,
+    return FileCheck(folder_, name, manifest.files.at(name), tensors.at(name), sample_,
                      std::move(hashes[index]), progress_, problems[index])
         .Run();
   }));
@@ -474,10 +472,10 @@ Result<LevelResult> IntegrityCheck::Finish(unsigned threads, ModuleFigures& figu
     std::ranges::move(of_file, std::back_inserter(result.problems));
   }
   CheckStrayFiles(folder_, result);
-  CheckFilesAreLoaded(manifest, tensors_, result);
+  CheckFilesAreLoaded(manifest, tensors, result);
   CheckModules(folder_, CheckFingerprints(manifest, result), result);
   if (sample_ != nullptr) {
-    AddNotes(manifest, CoverageOf(manifest, tensors_, sample_), *sample_, result);
+    AddNotes(manifest, CoverageOf(manifest, tensors, sample_), *sample_, result);
   }
   SetModuleStates(Level::kIntegrity, result, sample_, figures);
   return result;

@@ -68,7 +68,6 @@ class IntegrityCheck {
   const PackedFolder& folder_;
   const ModuleSample* sample_;
   Progress& progress_;
-  TensorsByFile tensors_;  // of every file, also of those that hold none
   std::mutex mutex_;
   std::map<std::string, RangeHashes> hashes_;  // by file
 };

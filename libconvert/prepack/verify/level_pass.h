@@ -10,10 +10,17 @@
 // that are too large for that get several threads.
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <mutex>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/io/memory_limit.h"
 #include "prepack/packed/folder.h"
@@ -59,18 +66,84 @@ struct ModuleShare {
 // many there are in all.
 ModuleShare ShareOf(const ModuleNeed& need, const PassResources& resources, size_t modules);
 
-// Why levels stopped early: the first failure, by the order of the folder, that is of the folder or
-// of the source. Integrity does not stop.
+// Why levels stopped early: the first failure, by the order of the manifest, that is of the folder
+// or of the source. Integrity does not stop.
 struct PassFailures {
   Status exactness;
   Status gemm;
 };
 
-// With a sample (null: every module), only its modules are looked at, and tensors only by what the
-// manifest says of them. Any other failure, such as a disk that cannot be read, ends the pass.
-Result<PassFailures> RunLevels(const PackedFolder& folder, const ModuleSample* sample,
-                               const PassLevels& levels, const PassResources& resources,
-                               Progress& progress);
+// Where a level failed first.
+class FirstFailure {
+ public:
+  // Is a unit still to be looked at? All in front of the first failure are, whatever the timing.
+  bool IsBehind(size_t unit);
+  // Notes a failure that is of the checkpoints, and hands on any other.
+  Status NoteOrReturn(size_t unit, Status status);
+  Status Take() { return std::move(status_); }
+
+ private:
+  std::mutex mutex_;
+  size_t unit_ = std::numeric_limits<size_t>::max();
+  Status status_;
+};
+
+// Lets threads begin what fits into the memory beside what the others do, and one of them always.
+class MemoryGate {
+ public:
+  explicit MemoryGate(uint64_t bytes) : bytes_(bytes) {}
+
+  void Enter(uint64_t need);
+  void Leave(uint64_t need);
+
+ private:
+  const uint64_t bytes_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  uint64_t taken_ = 0;
+};
+
+class LevelPass {
+ public:
+  // All arguments but the resources must outlive it, and so must the needs among these. With a
+  // sample (null: every module), only its modules are looked at, and tensors only by what the
+  // manifest says of them.
+  LevelPass(const PackedFolder& folder, const ModuleSample* sample, const PassLevels& levels,
+            const PassResources& resources, Progress& progress);
+
+  // How much there is to do, for the progress: bytes that are read, and weights that are
+  // multiplied.
+  uint64_t bytes() const;
+
+  // Looks at a module, or at a tensor that passes through, by its number in the manifest. From any
+  // thread, each once. Failures of the checkpoints are noted; any other ends the pass.
+  Status RunModule(size_t index, unsigned threads);
+  Status RunTensor(size_t index);
+  // Then: looks at all that have not been looked at, in the order of the folder.
+  Status RunRest();
+  PassFailures TakeFailures() { return {.exactness = exactness_.Take(), .gemm = gemm_.Take()}; }
+
+ private:
+  struct Module {
+    const std::string* name = nullptr;
+    const ModuleRecord* record = nullptr;
+  };
+  struct Unit;  // of what is left
+
+  std::vector<Unit> UnitsLeft() const;
+
+  const PackedFolder& folder_;
+  const ModuleSample* sample_;
+  PassLevels levels_;
+  PassResources resources_;
+  Progress& progress_;
+  std::vector<Module> modules_;  // in the order of the manifest
+  std::vector<uint8_t> modules_done_;
+  std::vector<uint8_t> tensors_done_;
+  MemoryGate gate_;
+  FirstFailure exactness_;
+  FirstFailure gemm_;
+};
 
 // The folder, or the source, is not what it should be; other errors end a verification.
 bool IsOfTheCheckpoints(const Status& status);

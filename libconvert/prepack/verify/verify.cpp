@@ -39,6 +39,7 @@
 #include "prepack/verify/module_comparison.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/verification.h"
 
 namespace prepack {
 namespace {
@@ -71,80 +72,7 @@ LevelResult NotRun(std::string reason) {
   return {.state = LevelState::kNotRun, .reason = std::move(reason)};
 }
 
-// A run of all levels over one folder.
-class Verification {
- public:
-  Verification(const VerifyOptions& options, const PackedFolder& folder, Progress& progress)
-      : options_(options), folder_(folder), progress_(progress) {}
-
-  Status Run();
-  VerifyReport TakeReport();
-
- private:
-  void Begin();
-  Status ReadBars();
-  Status OpenOthers();
-  Status CheckLimit() const;
-  // Opens the source, and what the levels that run need of it.
-  Status PrepareSource();
-  Status PrepareExactness();
-  Status PrepareProducts();
-  void LeaveOutProducts(const std::string& reason);
-  Status OpenOutput();
-  Status RunPass();
-  // What the levels that have run say. `failures`: why they stopped.
-  Status FinishIntegrity();
-  Status FinishSource(PassFailures failures);
-  Status FinishExactness();
-  void FinishProducts();
-  // For levels that have not run because the source, or the folder, is not what it should be; any
-  // other failure is returned.
-  Status Explain(const Status& failure);
-  // The figures of the packed module that is, or contains, a module of the source; null if there is
-  // none.
-  const ModuleVerification* FigureFor(const std::string& module) const;
-  void NoteUnusedActivations();
-  bool StartsEngine() const;
-  void StartEngine();
-  std::unique_ptr<GemmEngine> TakeEngine();
-  bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
-  bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
-  ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
-                          const QuantizedModel* model) const;
-  ModuleNeed NeedOfLargest(const QuantizedModel* model) const;
-  Result<unsigned> ThreadsFor(const ModuleNeed& largest, uint64_t beside) const;
-  Result<PassResources> Resources(std::span<const ModuleNeed> needs) const;
-  ProductOptions ProductChoice() const;
-  bool JudgesQuality() const { return baseline_ && Runs(Level::kQuality); }
-  // The modules to look at; null: all.
-  const ModuleSample* sample() const { return sample_ ? &*sample_ : nullptr; }
-  LevelResult& level(Level level) { return report_.level(level); }
-
-  const VerifyOptions& options_;
-  const PackedFolder& folder_;
-  Progress& progress_;
-  VerifyReport report_;
-  ModuleFigures figures_;
-  std::optional<ModuleSample> sample_;
-  std::optional<SqnrBars> bars_;
-  std::optional<std::filesystem::path> source_path_;
-  std::optional<Checkpoint> baseline_;
-  std::optional<Checkpoint> recorded_;
-  std::future<Result<std::unique_ptr<GemmEngine>>> starting_engine_;
-  // Of the source, once it has been opened, and of what the levels read it with.
-  std::optional<Checkpoint> source_;
-  std::optional<QuantizedModel> model_;
-  std::optional<PackedSource> packed_source_;
-  std::optional<SecondDecoder> decoder_;
-  std::unique_ptr<GemmEngine> engine_;
-  std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
-  std::optional<SecondDecoder> output_decoder_;
-  GemmOptions gemm_options_;
-  // The levels; none: it does not run.
-  std::optional<IntegrityCheck> integrity_;
-  std::optional<ExactnessCheck> exactness_;
-  std::optional<GemmCheck> gemm_;
-};
+}  // namespace
 
 // What every level says until it has run.
 void Verification::Begin() {
@@ -461,45 +389,51 @@ Status Verification::FinishIntegrity() {
   return {};
 }
 
-Status Verification::RunPass() {
-  Status unreadable;
-  if (source_path_) unreadable = PrepareSource();
-  if (!unreadable.ok() && !IsOfTheCheckpoints(unreadable)) return unreadable;
-  std::vector<ModuleNeed> needs;
-  for (const auto& [name, record] : folder_.manifest().modules) {
-    needs.push_back(NeedOfModule(name, record, model_ ? &*model_ : nullptr));
-  }
-  // By then its memory is known.
-  if (options_.memory_limit != 0 && starting_engine_.valid()) starting_engine_.wait();
-  PREPACK_TRY_ASSIGN(const PassResources resources, Resources(needs));
-  PREPACK_TRY_ASSIGN(PassFailures failures,
-                     RunLevels(folder_, sample(),
-                               {.integrity = integrity_ ? &*integrity_ : nullptr,
-                                .exactness = exactness_ ? &*exactness_ : nullptr,
-                                .gemm = gemm_ ? &*gemm_ : nullptr},
-                               resources, progress_));
-  if (integrity_) PREPACK_TRY(FinishIntegrity());
-  if (!source_path_) return {};
-  if (unreadable.ok()) unreadable = FinishSource(std::move(failures));
-  return unreadable.ok() ? Status() : Explain(unreadable);
-}
-
-Status Verification::Run() {
+Status Verification::Prepare() {
   Begin();
   PREPACK_TRY(ReadBars());
   PREPACK_TRY(OpenOthers());
   PREPACK_TRY(CheckLimit());
   StartEngine();
   if (Runs(Level::kIntegrity)) integrity_.emplace(folder_, sample(), progress_);
-  return RunPass();
+  if (source_path_) unreadable_ = PrepareSource();
+  if (!unreadable_.ok() && !IsOfTheCheckpoints(unreadable_)) return std::move(unreadable_);
+  for (const auto& [name, record] : folder_.manifest().modules) {
+    needs_.push_back(NeedOfModule(name, record, model_ ? &*model_ : nullptr));
+  }
+  // By then its memory is known.
+  if (options_.memory_limit != 0 && starting_engine_.valid()) starting_engine_.wait();
+  PREPACK_TRY_ASSIGN(const PassResources resources, Resources(needs_));
+  pass_.emplace(folder_, sample(),
+                PassLevels{.integrity = integrity_ ? &*integrity_ : nullptr,
+                           .exactness = exactness_ ? &*exactness_ : nullptr,
+                           .gemm = gemm_ ? &*gemm_ : nullptr},
+                resources, progress_);
+  return {};
+}
+
+Status Verification::Finish() {
+  PREPACK_TRY(pass_->RunRest());
+  if (integrity_) PREPACK_TRY(FinishIntegrity());
+  if (!source_path_) return {};
+  if (unreadable_.ok()) unreadable_ = FinishSource(pass_->TakeFailures());
+  return unreadable_.ok() ? Status() : Explain(unreadable_);
+}
+
+Status Verification::CompareRecordsAgain() {
+  return exactness_ ? exactness_->CompareRecords() : Status();
+}
+
+Status Verification::Run() {
+  PREPACK_TRY(Prepare());
+  progress_.Begin("verifying", pass_->bytes());
+  return Finish();
 }
 
 VerifyReport Verification::TakeReport() {
   for (auto& [name, figure] : figures_) report_.modules.push_back(std::move(figure));
   return std::move(report_);
 }
-
-}  // namespace
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());

@@ -1,0 +1,34 @@
+#ifndef PREPACK_PACKED_CONVERSION_OBSERVER_H_
+#define PREPACK_PACKED_CONVERSION_OBSERVER_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "prepack/base/status.h"
+#include "prepack/packed/manifest.h"
+
+namespace prepack {
+
+// Looks at an output while it is made, when what it is made of and what was written are still in
+// the page cache. An error ends the conversion.
+class ConversionObserver {
+ public:
+  ConversionObserver() = default;
+  ConversionObserver(const ConversionObserver&) = delete;
+  ConversionObserver& operator=(const ConversionObserver&) = delete;
+  virtual ~ConversionObserver() = default;
+
+  // Before anything is packed. `folder`: where the shards are, as large as they will be. The
+  // manifest has all but hashes, and what only is known in the end.
+  virtual Status Begins(const std::filesystem::path& folder, Manifest manifest) = 0;
+  // How many bytes of work, for the progress, it adds to those of the conversion.
+  virtual uint64_t bytes() const = 0;
+  // A module, or a tensor that passes through, has been written. From any thread.
+  virtual Status ModuleIsWritten(const std::string& module) = 0;
+  virtual Status TensorIsWritten(const std::string& tensor) = 0;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_PACKED_CONVERSION_OBSERVER_H_

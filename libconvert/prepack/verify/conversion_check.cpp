@@ -1,0 +1,52 @@
+#include "prepack/verify/conversion_check.h"
+
+#include <utility>
+
+#include "prepack/base/status.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/layouts/table.h"
+
+namespace prepack {
+namespace {
+
+// The GEMM level reads a checkpoint by its own config, which is written last. And a packed folder
+// as the source is compared with such a checkpoint, or not at all.
+bool CanBeLookedAt(const Manifest& manifest, const std::filesystem::path& source) {
+  const Target* target = FindTarget(manifest.target);
+  std::error_code error;
+  return target != nullptr && target->format.empty() &&
+         !std::filesystem::exists(source / kManifestName, error);
+}
+
+}  // namespace
+
+Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest manifest) {
+  if (!CanBeLookedAt(manifest, *options_.source)) return {};
+  for (const auto& [name, record] : manifest.modules) modules_.emplace(name, modules_.size());
+  for (const TensorRecord& tensor : manifest.tensors) {
+    tensors_.emplace(tensor.tensor, tensors_.size());
+  }
+  PREPACK_TRY_ASSIGN(PackedFolder opened,
+                     PackedFolder::OpenUnfinished(folder, std::move(manifest)));
+  folder_.emplace(std::move(opened));
+  verification_.emplace(options_, *folder_, progress_);
+  return verification_->Prepare();
+}
+
+Status ConversionCheck::ModuleIsWritten(const std::string& module) {
+  return verification_ ? verification_->pass().RunModule(modules_.at(module), 1) : Status();
+}
+
+Status ConversionCheck::TensorIsWritten(const std::string& tensor) {
+  return verification_ ? verification_->pass().RunTensor(tensors_.at(tensor)) : Status();
+}
+
+Result<VerifyReport> ConversionCheck::Finish() {
+  if (!verification_) return Verify(options_, progress_);
+  PREPACK_TRY(folder_->Complete(options_.folder));
+  PREPACK_TRY(verification_->CompareRecordsAgain());
+  PREPACK_TRY(verification_->Finish());
+  return verification_->TakeReport();
+}
+
+}  // namespace prepack

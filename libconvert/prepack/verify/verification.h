@@ -1,0 +1,123 @@
+#ifndef PREPACK_VERIFY_VERIFICATION_H_
+#define PREPACK_VERIFY_VERIFICATION_H_
+
+// A run of all levels over one packed folder, of verify.h or verify_conversion.h.
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/gemm/engine.h"
+#include "prepack/packed/folder.h"
+#include "prepack/verify/exactness.h"
+#include "prepack/verify/gemm_check.h"
+#include "prepack/verify/integrity.h"
+#include "prepack/verify/judgement.h"
+#include "prepack/verify/level_pass.h"
+#include "prepack/verify/packed_source.h"
+#include "prepack/verify/report/report.h"
+#include "prepack/verify/second/decoder.h"
+#include "prepack/verify/verify.h"
+
+namespace prepack {
+
+class Verification {
+ public:
+  Verification(const VerifyOptions& options, const PackedFolder& folder, Progress& progress)
+      : options_(options), folder_(folder), progress_(progress) {}
+
+  Status Run();
+  VerifyReport TakeReport();
+
+  // What Run does, for a folder that is looked at while it is made. First: whatever can fail
+  // because of the command line, then what the levels need. A source that is not what it should be
+  // is for Finish to report.
+  Status Prepare();
+  // Looks at modules and tensors. It is there from Prepare on.
+  LevelPass& pass() { return *pass_; }
+  uint64_t bytes() const { return pass_->bytes(); }
+  // Looks at what is left, and has the levels judge.
+  Status Finish();
+  // The folder has been completed: its records are compared once more.
+  Status CompareRecordsAgain();
+
+ private:
+  void Begin();
+  Status ReadBars();
+  Status OpenOthers();
+  Status CheckLimit() const;
+  // Opens the source, and what the levels that run need of it.
+  Status PrepareSource();
+  Status PrepareExactness();
+  Status PrepareProducts();
+  void LeaveOutProducts(const std::string& reason);
+  Status OpenOutput();
+  // What the levels that have run say. `failures`: why they stopped.
+  Status FinishIntegrity();
+  Status FinishSource(PassFailures failures);
+  Status FinishExactness();
+  void FinishProducts();
+  // For levels that have not run because the source, or the folder, is not what it should be; any
+  // other failure is returned.
+  Status Explain(const Status& failure);
+  // The figures of the packed module that is, or contains, a module of the source; null if there is
+  // none.
+  const ModuleVerification* FigureFor(const std::string& module) const;
+  void NoteUnusedActivations();
+  bool StartsEngine() const;
+  void StartEngine();
+  std::unique_ptr<GemmEngine> TakeEngine();
+  bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
+  bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
+  ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
+                          const QuantizedModel* model) const;
+  ModuleNeed NeedOfLargest(const QuantizedModel* model) const;
+  Result<unsigned> ThreadsFor(const ModuleNeed& largest, uint64_t beside) const;
+  Result<PassResources> Resources(std::span<const ModuleNeed> needs) const;
+  ProductOptions ProductChoice() const;
+  bool JudgesQuality() const { return baseline_ && Runs(Level::kQuality); }
+  // The modules to look at; null: all.
+  const ModuleSample* sample() const { return sample_ ? &*sample_ : nullptr; }
+  LevelResult& level(Level level) { return report_.level(level); }
+
+  const VerifyOptions& options_;
+  const PackedFolder& folder_;
+  Progress& progress_;
+  VerifyReport report_;
+  ModuleFigures figures_;
+  std::optional<ModuleSample> sample_;
+  std::optional<SqnrBars> bars_;
+  std::optional<std::filesystem::path> source_path_;
+  std::optional<Checkpoint> baseline_;
+  std::optional<Checkpoint> recorded_;
+  std::future<Result<std::unique_ptr<GemmEngine>>> starting_engine_;
+  // Of the source, once it has been opened, and of what the levels read it with.
+  std::optional<Checkpoint> source_;
+  std::optional<QuantizedModel> model_;
+  std::optional<PackedSource> packed_source_;
+  std::optional<SecondDecoder> decoder_;
+  std::unique_ptr<GemmEngine> engine_;
+  std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
+  std::optional<SecondDecoder> output_decoder_;
+  GemmOptions gemm_options_;
+  // The levels; none: it does not run.
+  std::optional<IntegrityCheck> integrity_;
+  std::optional<ExactnessCheck> exactness_;
+  std::optional<GemmCheck> gemm_;
+  Status unreadable_;              // why the source cannot be read
+  std::vector<ModuleNeed> needs_;  // of the modules
+  std::optional<LevelPass> pass_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_VERIFICATION_H_

@@ -36,6 +36,7 @@
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/level_pass.h"
+#include "prepack/verify/measured.h"
 #include "prepack/verify/module_comparison.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
@@ -74,8 +75,9 @@ LevelResult NotRun(std::string reason) {
 // A run of all levels over one folder.
 class Verification {
  public:
-  Verification(const VerifyOptions& options, const PackedFolder& folder, Progress& progress)
-      : options_(options), folder_(folder), progress_(progress) {}
+  Verification(const VerifyOptions& options, const PackedFolder& folder, Measurements& measured,
+               Progress& progress)
+      : options_(options), folder_(folder), measured_(measured), progress_(progress) {}
 
   Status Run();
   VerifyReport TakeReport();
@@ -107,6 +109,7 @@ class Verification {
   bool StartsEngine() const;
   void StartEngine();
   std::unique_ptr<GemmEngine> TakeEngine();
+  Status NameEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
   ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
@@ -122,6 +125,7 @@ class Verification {
 
   const VerifyOptions& options_;
   const PackedFolder& folder_;
+  Measurements& measured_;
   Progress& progress_;
   VerifyReport report_;
   ModuleFigures figures_;
@@ -137,6 +141,7 @@ class Verification {
   std::optional<PackedSource> packed_source_;
   std::optional<SecondDecoder> decoder_;
   std::unique_ptr<GemmEngine> engine_;
+  std::string engine_name_;  // of this or, in a merge, of what the parts have multiplied with
   std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
   std::optional<SecondDecoder> output_decoder_;
   GemmOptions gemm_options_;
@@ -286,6 +291,7 @@ Status Verification::PrepareExactness() {
   CutAsPacked(folder_.manifest(), model);
   model_.emplace(std::move(model));
   exactness_.emplace(folder_, *source_, *model_, sample(), progress_);
+  exactness_->Share(measured_);
   const Status compared = exactness_->CompareRecords();
   if (!compared.ok()) exactness_.reset();
   return compared;
@@ -301,7 +307,7 @@ Status Verification::FinishExactness() {
                                         fmt::join(manifest.accepted.texts(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
-  PREPACK_TRY(NoteWeightSizes(*model_, result));
+  PREPACK_TRY(NoteWeightSizes(*model_, measured_, result));
   level(Level::kExactness) = std::move(result);
   return {};
 }
@@ -340,7 +346,7 @@ bool Verification::StartsEngine() const {
 }
 
 void Verification::StartEngine() {
-  if (!StartsEngine()) return;
+  if (!StartsEngine() || measured_.merged()) return;
   starting_engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
 }
 
@@ -352,6 +358,17 @@ std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   if (engine.ok()) return *std::move(engine);
   level(Level::kGemm).reason = engine.status().ToString();
   return nullptr;
+}
+
+// The engine, or why there is none.
+Status Verification::NameEngine() {
+  if (!StartsEngine()) return {};
+  const EngineName own{.name = engine_ ? engine_->name() : "",
+                       .reason = engine_ ? "" : level(Level::kGemm).reason};
+  PREPACK_TRY_ASSIGN(EngineName named, EngineTogether(measured_, own));
+  engine_name_ = std::move(named.name);
+  if (engine_name_.empty()) level(Level::kGemm).reason = std::move(named.reason);
+  return {};
 }
 
 // Everything but the engine and the threads.
@@ -400,7 +417,8 @@ Status Verification::PrepareProducts() {
   decoder_.emplace(*decoder);
   PREPACK_TRY(OpenOutput());
   engine_ = TakeEngine();
-  const bool gemm = Runs(Level::kGemm) && (engine_ || !StartsEngine());
+  PREPACK_TRY(NameEngine());
+  const bool gemm = Runs(Level::kGemm) && (!engine_name_.empty() || !StartsEngine());
   if (!gemm && !JudgesQuality()) return {};
   gemm_options_ = {.products = ProductChoice(),
                    .judge_gemm = gemm,
@@ -410,6 +428,7 @@ Status Verification::PrepareProducts() {
                    .packed_source = packed_source_ ? &*packed_source_ : nullptr};
   gemm_options_.products.engine = engine_.get();
   gemm_.emplace(folder_, *decoder_, gemm_options_, *bars_, progress_);
+  gemm_->Share(measured_);
   return {};
 }
 
@@ -417,7 +436,7 @@ void Verification::FinishProducts() {
   GemmLevels levels = gemm_->Finish(figures_);
   if (gemm_options_.judge_gemm) {
     level(Level::kGemm) = std::move(levels.gemm);
-    report_.engine = engine_ ? engine_->name() : "reference";
+    report_.engine = engine_name_.empty() ? "reference" : engine_name_;
   }
   if (gemm_options_.judge_quality) level(Level::kQuality) = std::move(levels.quality);
   NoteUnusedActivations();
@@ -490,7 +509,10 @@ Status Verification::Run() {
   PREPACK_TRY(OpenOthers());
   PREPACK_TRY(CheckLimit());
   StartEngine();
-  if (Runs(Level::kIntegrity)) integrity_.emplace(folder_, sample(), progress_);
+  if (Runs(Level::kIntegrity)) {
+    integrity_.emplace(folder_, sample(), progress_);
+    integrity_->Share(measured_);
+  }
   return RunPass();
 }
 
@@ -504,7 +526,14 @@ VerifyReport Verification::TakeReport() {
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY_ASSIGN(const PackedFolder folder, PackedFolder::Open(options.folder));
-  Verification verification(options, folder, progress);
+  Measurements measured;
+  return VerifyWith(options, folder, measured, progress);
+}
+
+Result<VerifyReport> VerifyWith(const VerifyOptions& options, const PackedFolder& folder,
+                                Measurements& measured, Progress& progress) {
+  CutIntoParts(folder, measured);
+  Verification verification(options, folder, measured, progress);
   PREPACK_TRY(verification.Run());
   return verification.TakeReport();
 }

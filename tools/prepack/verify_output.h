@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.h"
+#include "part_options.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/report/summary.h"
 #include "prepack/verify/verify.h"
@@ -27,6 +28,7 @@ struct VerifyOutputs {
   std::string markdown;
   std::string against;
   double tolerance_db = kDefaultToleranceDb;
+  PartFlags parts = {};
 };
 
 // Runs verify with a progress line and gives the report as text or JSON, and in every file that was
@@ -34,6 +36,9 @@ struct VerifyOutputs {
 // (6). When verification itself fails, nothing is written.
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
                              const CommonOptions& common);
+// Verifies one part, and writes its report; see FinishPart.
+ExitCodeValue VerifyPartAndPrint(const VerifyOptions& options, const PartFlags& parts,
+                                 const CommonOptions& common);
 
 }  // namespace prepack::cli
 

@@ -9,6 +9,7 @@
 #include "prepack/base/hash.h"
 #include "prepack/base/isa.h"
 #include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/measurements.h"
 #include "prepack/verify/measured.h"

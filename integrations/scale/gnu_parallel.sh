@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # gnu_parallel.sh SOURCE OUT TARGET PARTS [OPTION...]: converts SOURCE into OUT in PARTS parts, with
-# GNU parallel, and merges. OPTIONs are those of prepack convert. To be run again after a failure.
+# GNU parallel, merges, and verifies OUT in as many parts. OPTIONS are those of prepack convert. To
+# be run again after a failure.
 #
 # HOSTS  hosts to run on, by ssh, as GNU parallel wants them: 4/host1,host2 (default: this machine).
 #        prepack is on the PATH of each, and SOURCE and OUT are the same files everywhere
@@ -17,9 +18,18 @@ hosts=()
 
 # A part that fails is tried twice more, on another host where there is one. When parallel is ended,
 # prepack has a minute to end in good order.
-seq "$parts" | parallel --quote "${hosts[@]}" --jobs "${JOBS:-1}" --retries 3 --tagstring "part {}" \
-  --joblog "$out.parts.log" --termseq TERM,60000,KILL,25 \
-  prepack convert "$source" --output "$out" --target "$target" --part "{}/$parts" --resume "$@"
+for_all_parts() {
+  seq "$parts" | parallel --quote "${hosts[@]}" --jobs "${JOBS:-1}" --retries 3 \
+    --tagstring "part {}" --joblog "$out.parts.log" --termseq TERM,60000,KILL,25 "$@"
+}
 
+for_all_parts prepack convert "$source" --output "$out" --target "$target" --part "{}/$parts" \
+  --resume "$@"
 prepack merge "$out"
-rm -f "$out.parts.log"
+
+rm -rf "$out.verify" # reports of an earlier folder
+mkdir "$out.verify"
+for_all_parts prepack verify "$out" --source "$source" --part "{}/$parts" \
+  --report "$out.verify/{}.json"
+prepack verify "$out" --source "$source" --merge "$out.verify"
+rm -r "$out.verify" "$out.parts.log"

@@ -2,16 +2,61 @@
 #define PREPACK_TESTS_CHECK_CHECK_RUN_H_
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "check/wide_example.h"
 #include "prepack/check/check.h"
+#include "prepack/check/parts.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack::testing {
+
+// "id: where: message", one line each.
+inline std::string Lines(const CheckReport& report) {
+  std::string lines;
+  for (const Finding& finding : report.AllFindings()) {
+    lines += std::string(finding.id) + ": " + finding.where + ": " + finding.message + "\n";
+  }
+  return lines;
+}
+
+// Writes the reports of `count` parts into `folder`, and names them.
+inline std::vector<std::filesystem::path> CheckParts(const CheckOptions& options, uint32_t count,
+                                                     const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> reports;
+  for (uint32_t index = 1; index <= count; ++index) {
+    Progress progress;
+    const PartReport report = Value(CheckPart(options, {.index = index, .count = count}, progress));
+    reports.push_back(folder / (std::to_string(index) + ".json"));
+    RequireOk(WriteTextFile(reports.back(), report.text));
+  }
+  return reports;
+}
+
+// Check, which must say the same where it is done in parts.
+inline Result<CheckReport> CheckAlsoInParts(const CheckOptions& options) {
+  Progress progress;
+  Result<CheckReport> whole = Check(options, progress);
+  if (!whole.ok() || options.headers_only) return whole;
+  for (const uint32_t count : {1U, 2U, 3U, 7U}) {
+    CAPTURE(count);
+    const TempFolder folder;
+    const auto reports = CheckParts(options, count, folder.path());
+    const CheckReport together = Value(MergeCheck(options, reports, progress));
+    CHECK(Lines(together) == Lines(*whole));
+    CHECK(together.AllFindings() == whole->AllFindings());
+    CHECK(together.verdict == whole->verdict);
+    CHECK(CheckHtml(together) == CheckHtml(*whole));
+    CHECK(CheckJUnit(together, true) == CheckJUnit(*whole, true));
+  }
+  return whole;
+}
 
 inline CheckReport RunCheck(const TestCheckpoint& checkpoint,
                             const TestCheckpoint* baseline = nullptr, bool headers_only = false,
@@ -24,21 +69,11 @@ inline CheckReport RunCheck(const TestCheckpoint& checkpoint,
     baseline->Write(folder / "baseline");
     options.baseline = folder / "baseline";
   }
-  Progress progress;
-  return Value(Check(options, progress));
+  return Value(CheckAlsoInParts(options));
 }
 
 inline CheckReport RunHeaderCheck(const TestCheckpoint& checkpoint) {
   return RunCheck(checkpoint, nullptr, true);
-}
-
-// "id: where: message", one line each.
-inline std::string Lines(const CheckReport& report) {
-  std::string lines;
-  for (const Finding& finding : report.AllFindings()) {
-    lines += std::string(finding.id) + ": " + finding.where + ": " + finding.message + "\n";
-  }
-  return lines;
 }
 
 // Exactly one finding, with this id, and `text` in its line.

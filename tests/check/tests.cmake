@@ -6,6 +6,7 @@ prepack_add_tests(check
   hidden_channels_test.cpp
   junit_test.cpp
   missing_modules_test.cpp
+  parts_test.cpp
   plain_statistics_test.cpp
   plain_values_test.cpp
   report_html_test.cpp

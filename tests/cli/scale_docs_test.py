@@ -39,7 +39,11 @@ script=$1
 shift
 id=$(($(ls "$JOBS_DIR" | grep -c '^[0-9]*$' || true) + 1))
 echo "$after" > "$JOBS_DIR/$id"
-[[ -z $after || ! -e $JOBS_DIR/$after.failed ]] || { echo "$id"; exit; }
+if [[ -n $after && -e $JOBS_DIR/$after.failed ]]; then
+  touch "$JOBS_DIR/$id.failed"
+  echo "$id"
+  exit
+fi
 for task in ${tasks:-none}; do
   SLURM_ARRAY_TASK_ID=$task SLURM_CPUS_PER_TASK=2 bash "$script" "$@" >> "$JOBS_DIR/log" 2>&1 ||
     touch "$JOBS_DIR/$id.failed"
@@ -123,7 +127,7 @@ class Scripts(PathTest):
 
     def script(self, name, *args, code=0, **env):
         result = subprocess.run(
-            [FILES / name, *map(str, args)],
+            [*(["bash"] if name.endswith(".sbatch") else []), FILES / name, *map(str, args)],
             capture_output=True, text=True, check=False, cwd=self.scratch,
             env={**self.env(), "JOBS_DIR": str(self.jobs), **env},
         )
@@ -138,15 +142,32 @@ class Scripts(PathTest):
     def test_slurm(self):
         args = (SOURCE, self.out, "vllm-cpu", PARTS, "--scales", "exact")
         result = self.script("slurm_submit", *args, CLUSTER=";one")
-        self.assertEqual(result.stdout, "parts 1 merge 2\n")
-        self.assertEqual((self.jobs / "2").read_text(), "1\n")
+        self.assertEqual(result.stdout, "parts 1 merge 2 verify 3 verdict 4\n")
+        self.assertEqual([(self.jobs / job).read_text() for job in "1234"], ["\n", "1\n", "2\n", "3\n"])
+        log = (self.jobs / "log").read_text()
+        self.assertEqual(len(re.findall(r"^part [123]/3: \d+ measurements in .*/out.verify/[123].json$", log, re.M)), 3)
+        self.assertIn(self.run_ok("verify", self.out, "--source", SOURCE).stdout, log)
         self.assert_merged("--scales", "exact")
+
+    def test_slurm_keeps_the_reports_of_a_folder_that_does_not_pass(self):
+        self.script("slurm_submit", SOURCE, self.out, "vllm-cpu", PARTS)
+        header, start = harness.read_header(self.out / "model-00001-of-00003.safetensors")
+        harness.flip(self.out / "model-00001-of-00003.safetensors", start, 0)
+        self.assertGreater(len(header), 0)
+        reports = self.out.with_name("out.verify")
+        reports.mkdir()
+        for task in range(1, PARTS + 1):
+            self.script("slurm_verify.sbatch", SOURCE, self.out, PARTS, SLURM_ARRAY_TASK_ID=str(task))
+        result = self.script("slurm_verdict.sbatch", SOURCE, self.out, code=1)
+        self.assertEqual(result.stdout, self.run_tool("verify", self.out, "--source", SOURCE).stdout)
+        self.assertEqual(sorted(p.name for p in reports.iterdir()), ["1.json", "2.json", "3.json"])
 
     def test_slurm_again_after_a_failure(self):
         args = (SOURCE, self.out, "vllm-cpu", PARTS)
         self.block_part(2)
         self.script("slurm_submit", *args)
-        self.assertTrue((self.jobs / "1.failed").exists())
+        for job in "1234":
+            self.assertTrue((self.jobs / f"{job}.failed").exists())
         self.assertTrue(self.part(1).exists() and self.part(3).exists())
         self.assertFalse(self.out.exists())
         shutil.rmtree(self.part(2))
@@ -208,6 +229,20 @@ class Kubernetes(PathTest):
         self.assertEqual(merge["image"], container["image"])
         self.assertEqual(merge["volumeMounts"], container["volumeMounts"])
         self.assertEqual(merge_job["spec"]["template"]["spec"]["volumes"], pod["volumes"])
+        verify_job, verify = read_job("kubernetes-verify.yaml")
+        self.assertEqual({e["name"]: e["value"] for e in verify["env"]}, {k: env[k] for k in ("SOURCE", "OUT", "PARTS")})
+        for field in ("completionMode", "completions", "parallelism", "backoffLimitPerIndex"):
+            self.assertEqual(verify_job["spec"][field], spec[field])
+        self.assertEqual(verify_job["spec"]["podFailurePolicy"]["rules"], [ignore])
+        self.assertIn(f"--jobs {verify['resources']['limits']['cpu']}", verify["args"][0])
+        verdict_job, verdict = read_job("kubernetes-verdict.yaml")
+        self.assertEqual(verdict["command"], ["prepack", "verify", env["OUT"]])
+        self.assertEqual(verdict["args"], ["--source=" + env["SOURCE"], "--merge=" + env["OUT"] + ".verify"])
+        for job, of_job in ((verify_job, verify), (verdict_job, verdict)):
+            self.assertEqual(of_job["image"], container["image"])
+            self.assertEqual(of_job["volumeMounts"], container["volumeMounts"])
+            self.assertEqual(job["spec"]["template"]["spec"]["volumes"], pod["volumes"])
+            self.assertEqual(job["spec"]["template"]["spec"]["restartPolicy"], "Never")
         (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
         self.assertEqual(mount["name"], volume["name"])
         for path in (env["SOURCE"], env["OUT"]):
@@ -225,6 +260,16 @@ class Kubernetes(PathTest):
         _, merge = read_job("kubernetes-merge.yaml")
         self.run_container([*merge["command"][:-1], self.out])
         self.assert_merged()
+        _, verify = read_job("kubernetes-verify.yaml")
+        for index in range(PARTS):
+            self.run_container(
+                verify["command"] + verify["args"], JOB_COMPLETION_INDEX=str(index),
+                SOURCE=str(SOURCE), OUT=str(self.out), PARTS=str(PARTS),
+            )
+        _, verdict = read_job("kubernetes-verdict.yaml")
+        reports = f"{self.out}.verify"
+        self.run_container([*verdict["command"][:-1], self.out, f"--source={SOURCE}", f"--merge={reports}"])
+        self.assertEqual(sorted(os.listdir(reports)), ["0.json", "1.json", "2.json"])
 
 
 if __name__ == "__main__":

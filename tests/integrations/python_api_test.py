@@ -88,7 +88,7 @@ class Schemas(unittest.TestCase):
         """Not by the generator's code: a mistake in it would be on both sides."""
         seen = set()
         for path in sorted((ROOT / "schemas").glob("*.schema.json")):
-            if path.name == "manifest.schema.json":
+            if path.name in ("manifest.schema.json", "part_report.schema.json"):
                 continue
             document = json.loads(path.read_text())
             for member in document.get("oneOf", [document]):
@@ -172,6 +172,20 @@ class Functions(harness.ToolTest):
         self.assertEqual((merged.parts, merged.packed_modules), (2, 7))
         self.assertTrue(harness.part_name(out, 1, 2).exists())
 
+    def test_parts(self):
+        reports = [self.scratch / f"{index}.json" for index in (1, 2)]
+        folder = self.packed()
+        for index, report in enumerate(reports, 1):
+            self.same(prepack.check_part(SOURCE, report, part=(index, 2)),
+                      "check", SOURCE, "--part", f"{index}/2", "--report", report)
+        self.assertEqual(prepack.check(SOURCE, merge=reports), prepack.check(SOURCE))
+        for index, report in enumerate(reports, 1):
+            part = prepack.verify_part(folder, report, part=f"{index}/2", source=SOURCE, skip="gemm")
+            self.assertEqual((part.command, part.part, part.report), ("verify", f"{index}/2", str(report)))
+            self.assertGreater(part.measured, 10)
+        merged = prepack.verify(folder, source=SOURCE, skip="gemm", merge=reports)
+        self.assertEqual(merged, prepack.verify(folder, source=SOURCE, skip="gemm"))
+
     def test_check_and_diff(self):
         mixed = CHECKPOINTS / "ct-mixed"
         checked = self.same(prepack.check(mixed), "check", mixed)
@@ -210,7 +224,8 @@ class Functions(harness.ToolTest):
         for name, more in (("plan", ()), ("convert", ("verify",)), ("merge", ()), ("verify", ()),
                            ("check", ()), ("diff", ()), ("targets", ())):
             options = {option.replace("-", "_") for option in self.help_options(name)}
-            parameters = set(inspect.signature(getattr(prepack, name)).parameters)
+            functions = [f for n, f in vars(prepack).items() if n in (name, f"{name}_part")]
+            parameters = {p for f in functions for p in inspect.signature(f).parameters}
             missing = options - parameters - NOT_OPTIONS - set(more)
             self.assertEqual(missing, set(), name)  # convert's --verify is the function verify
         functions = [f for n, f in vars(prepack).items() if n.startswith("inspect")]

@@ -8,6 +8,7 @@
 #include "prepack/verify/report/writers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/in_parts.h"
 #include "verify/packed_example.h"
 
 namespace prepack::testing {
@@ -23,7 +24,7 @@ VerifyReport Judged(const std::filesystem::path& source, const PackedExample& ex
   options.engine = EngineChoice::kReference;
   options.strict = strict;
   Progress progress;
-  return Value(Verify(options, progress));
+  return Value(VerifyAlsoInParts(options, progress));
 }
 
 // Notes with that text, and problems with strict; which must be for as many modules.

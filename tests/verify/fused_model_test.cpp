@@ -6,6 +6,7 @@
 
 #include "prepack/model/stacked_linear.h"
 #include "temp_folder.h"
+#include "verify/in_parts.h"
 #include "verify/packed_example.h"
 
 namespace prepack::testing {
@@ -90,7 +91,7 @@ VerifyReport VerifyChanged(FusedExample& example) {
   options.source = example.source;
   options.engine = EngineChoice::kReference;
   Progress progress;
-  return Value(Verify(options, progress));
+  return Value(VerifyAlsoInParts(options, progress));
 }
 
 const ModuleVerification& ModuleOf(const VerifyReport& report, const std::string& name) {
@@ -168,7 +169,7 @@ TEST_CASE("a fused folder passes all levels, against the unquantized model too")
   options.baseline = Fixture("float-bf16");
   options.engine = EngineChoice::kReference;
   Progress progress;
-  const VerifyReport report = Value(Verify(options, progress));
+  const VerifyReport report = Value(VerifyAlsoInParts(options, progress));
   for (const Level level : {Level::kIntegrity, Level::kExactness, Level::kGemm, Level::kQuality}) {
     CHECK(report.level(level).state == LevelState::kPassed);
   }

@@ -15,6 +15,7 @@
 #include "prepack/verify/gemm_inputs.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/in_parts.h"
 #include "verify/packed_example.h"
 
 namespace prepack::testing {
@@ -26,7 +27,7 @@ VerifyReport VerifyAll(const std::filesystem::path& output, const std::filesyste
   options.source = source;
   options.engine = EngineChoice::kReference;
   Progress progress;
-  return Value(Verify(options, progress));
+  return Value(VerifyAlsoInParts(options, progress));
 }
 
 // What is left of a product that differs from the truth by the rounding of its output alone: of
@@ -418,11 +419,11 @@ TEST_CASE("the bar end to end follows the activations, unless one is given") {
   options.folder = temp / "out";
   options.source = source;
   Progress progress;
-  const VerifyReport report = Value(Verify(options, progress));
+  const VerifyReport report = Value(VerifyAlsoInParts(options, progress));
   CHECK(report.Verdict() == LevelState::kPassed);
   CHECK(report.modules[0].gemm->inputs[kAllGaussianRows].end_to_end_bar_db == 35);
   options.min_sqnr = {{.pattern = "", .decibel = 43}};
-  const VerifyReport strict = Value(Verify(options, progress));
+  const VerifyReport strict = Value(VerifyAlsoInParts(options, progress));
   CHECK(strict.level(Level::kGemm).state == LevelState::kFailed);
   CHECK(strict.modules[0].gemm->inputs[kAllGaussianRows].end_to_end_bar_db == 43);
   REQUIRE_FALSE(strict.level(Level::kGemm).problems.empty());

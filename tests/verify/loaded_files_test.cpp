@@ -20,6 +20,7 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
+#include "verify/in_parts.h"
 
 namespace prepack::testing {
 namespace {
@@ -79,7 +80,7 @@ struct Folder {
     options.skip = {Level::kGemm};
     options.jobs = 1;
     Progress progress;
-    return Value(prepack::Verify(options, progress));
+    return Value(VerifyAlsoInParts(options, progress));
   }
   // The problem of integrity with that place, or "".
   std::string ProblemOf(const std::string& where) const {

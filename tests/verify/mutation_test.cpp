@@ -16,6 +16,7 @@
 #include "prepack/verify/integrity.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/in_parts.h"
 #include "verify/mutations.h"
 #include "verify/packed_example.h"
 
@@ -202,7 +203,7 @@ std::string Catchers(const fs::path& folder, const fs::path& source) {
   options.jobs = 1;
   options.sampled_weights = 1;  // most output channels are outside of the sample
   Progress progress;
-  const Result<VerifyReport> report = Verify(options, progress);
+  const Result<VerifyReport> report = VerifyAlsoInParts(options, progress, {1, 2, 3, 7});
   if (!report.ok()) {
     CheckError(report.status(), ErrorKind::kMalformed, "");
     return "refused";

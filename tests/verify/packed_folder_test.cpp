@@ -10,6 +10,7 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
+#include "verify/in_parts.h"
 #include "verify/packed_example.h"
 
 namespace prepack::testing {
@@ -83,7 +84,7 @@ VerifyReport VerifyEdited(const std::function<void(Manifest&)>& edit) {
   options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
   options.engine = EngineChoice::kReference;
   Progress progress;
-  return Value(Verify(options, progress));
+  return Value(VerifyAlsoInParts(options, progress));
 }
 
 TEST_CASE("a manifest that is consistent but not true does not pass") {

@@ -14,6 +14,7 @@
 #include "prepack/packed/output_config.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/in_parts.h"
 #include "verify/packed_example.h"
 
 namespace prepack::testing {
@@ -42,7 +43,7 @@ VerifyReport WithoutGemm(const std::filesystem::path& folder, const std::filesys
   options.source = source;
   options.skip = {Level::kGemm};
   Progress progress;
-  return Value(Verify(options, progress));
+  return Value(VerifyAlsoInParts(options, progress));
 }
 
 bool Says(const LevelResult& level, const std::string& text) {

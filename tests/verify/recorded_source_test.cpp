@@ -7,6 +7,7 @@
 #include "prepack/io/output_folder.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/in_parts.h"
 #include "verify/packed_example.h"
 
 namespace prepack::testing {
@@ -19,7 +20,7 @@ VerifyReport VerifyAlone(const fs::path& folder) {
   options.folder = folder;
   options.engine = EngineChoice::kReference;
   Progress progress;
-  return Value(Verify(options, progress));
+  return Value(VerifyAlsoInParts(options, progress));
 }
 
 // source and packed in a folder that they share.
@@ -57,7 +58,7 @@ TEST_CASE("a source that is named is taken, wherever the other one lies") {
   options.source = Fixture("checkpoints/ct-w4a16-g128-sym");
   options.engine = EngineChoice::kReference;
   Progress progress;
-  const VerifyReport report = Value(Verify(options, progress));
+  const VerifyReport report = Value(VerifyAlsoInParts(options, progress));
   CHECK_FALSE(report.source_found);
   CHECK(report.source == options.source->string());
   CHECK(report.Verdict() == LevelState::kPassed);

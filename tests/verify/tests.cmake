@@ -18,6 +18,7 @@ prepack_add_tests(verify
   mutation_test.cpp
   mutations.cpp
   packed_folder_test.cpp
+  parts_test.cpp
   provenance_test.cpp
   recorded_source_test.cpp
   regression_test.cpp

@@ -25,8 +25,9 @@ std::vector<Problem> Notes(float factor) {
   const TempFolder folder;
   checkpoint.Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
+  Measurements all;
   LevelResult level;
-  RequireOk(NoteWeightSizes(opened.model, level));
+  RequireOk(NoteWeightSizes(opened.model, all, level));
   return level.notes;
 }
 
@@ -45,8 +46,9 @@ TEST_CASE("no real checkpoint has weights of another size") {
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
     CAPTURE(entry.path().filename());
     const OpenedModel opened = MustOpen(entry.path());
+    Measurements all;
     LevelResult level;
-    RequireOk(NoteWeightSizes(opened.model, level));
+    RequireOk(NoteWeightSizes(opened.model, all, level));
     CHECK(level.notes.empty());
   }
 }

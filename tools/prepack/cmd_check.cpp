@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,7 +17,9 @@
 #include "command.h"
 #include "json_reports.h"
 #include "options.h"
+#include "part_options.h"
 #include "prepack/check/check.h"
+#include "prepack/check/parts.h"
 #include "prepack/io/file.h"
 #include "table.h"
 #include "terminal.h"
@@ -33,6 +36,7 @@ struct CheckCommand {
   std::string junit;
   std::string html;
   std::vector<std::string> accepted;
+  PartFlags parts;
   bool headers = false;
   bool strict = false;
   unsigned jobs = 0;
@@ -145,7 +149,7 @@ Status CheckReportPaths(const CheckCommand& options) {
   Status status;
   if (!options.junit.empty()) status = paths.Add("--junit", options.junit);
   if (status.ok() && !options.html.empty()) status = paths.Add("--html", options.html);
-  return status;
+  return status.ok() ? options.parts.AddPath(paths) : status;
 }
 
 Status WriteReports(const CheckReport& report, const CheckCommand& options) {
@@ -157,6 +161,22 @@ Status WriteReports(const CheckReport& report, const CheckCommand& options) {
     status = WriteFileAtomically(options.html, CheckHtml(report));
   }
   return status;
+}
+
+ExitCodeValue RunCheckPart(const CheckCommand& options, const CheckOptions& check) {
+  const Result<Part> part = ParsePart(options.parts.part);
+  if (!part.ok()) return Fail(part.status());
+  ProgressDisplay display(options.common);
+  const Result<PartReport> report = CheckPart(check, *part, display.progress());
+  display.Stop();
+  return FinishPart("check", options.parts, *part, report, options.common);
+}
+
+Result<CheckReport> CheckOrMerge(const CheckCommand& options, const CheckOptions& check,
+                                 Progress& progress) {
+  if (!options.parts.IsMerge()) return Check(check, progress);
+  PREPACK_TRY_ASSIGN(const std::vector<std::filesystem::path> reports, options.parts.Reports());
+  return MergeCheck(check, reports, progress);
 }
 
 ExitCodeValue RunCheck(const CheckCommand& options) {
@@ -171,8 +191,9 @@ ExitCodeValue RunCheck(const CheckCommand& options) {
                      .memory_limit = options.memory_limit,
                      .accepted = *std::move(accepted)};
   if (!options.baseline.empty()) check.baseline = options.baseline;
+  if (options.parts.IsPart()) return RunCheckPart(options, check);
   ProgressDisplay display(options.common);
-  const Result<CheckReport> report = Check(check, display.progress());
+  const Result<CheckReport> report = CheckOrMerge(options, check, display.progress());
   display.Stop();
   if (!report.ok()) return Fail(report.status());
   if (const Status written = WriteReports(*report, options); !written.ok()) return Fail(written);
@@ -189,7 +210,11 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
       {.examples = "  prepack check Llama-3-8B-W4A16\n"
                    "  prepack check Llama-3-8B-W4A16 --headers\n"
                    "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict "
-                   "--junit check.xml --html check.html",
+                   "--junit check.xml --html check.html\n"
+                   "  prepack check Llama-405B-W4A16 --part 3/8 --report part-3.json\n"
+                   "            reads an eighth of the data, on one of eight machines\n"
+                   "  prepack check Llama-405B-W4A16 --merge part-*.json\n"
+                   "            gives the verdict of all eight together",
        .notes = "Exit codes: 0 sound, perhaps with notes and warnings; 1 values are bad or, with\n"
                 "--strict, there are warnings; 3 the checkpoint is malformed; 5 it is not\n"
                 "supported. If several apply, 3 takes precedence over 5, and 5 over 1."});
@@ -215,6 +240,7 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
+  options->parts.AddTo(*command, {"--headers", "--junit", "--html"});
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] {
     exit_code =

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "command.h"
+#include "part_options.h"
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "verify_output.h"
@@ -30,7 +31,11 @@ constexpr char kExamples[] =
     "  prepack verify packed/ --source SRC --against verify.json --tolerance 0.2\n"
     "            fails if a figure is more than 0.2 dB below the earlier one\n"
     "  prepack verify packed/ --source SRC --min-sqnr 35 --min-sqnr 'mlp\\.down_proj=30'\n"
-    "            lowers the bar for all modules, and more for those that are known to be hard";
+    "            lowers the bar for all modules, and more for those that are known to be hard\n"
+    "  prepack verify packed/ --source SRC --part 3/32 --report part-3.json\n"
+    "            verifies a share, on one of 32 machines\n"
+    "  prepack verify packed/ --source SRC --merge part-*.json\n"
+    "            gives the verdict of all 32 together";
 
 constexpr char kNotes[] =
     "Levels\n"
@@ -61,6 +66,7 @@ struct VerifyCommand {
   std::string seed;
   std::string tolerance;
   VerifyOutputs outputs;
+  PartFlags parts;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
 };
@@ -163,7 +169,9 @@ ExitCodeValue RunVerify(const VerifyCommand& command) {
     if (!tolerance.ok()) return Fail(tolerance.status());
     outputs.tolerance_db = *tolerance;
   }
-  return VerifyAndPrint(*options, outputs, command.common);
+  outputs.parts = command.parts;
+  return command.parts.IsPart() ? VerifyPartAndPrint(*options, command.parts, command.common)
+                                : VerifyAndPrint(*options, outputs, command.common);
 }
 
 // An empty value is a variable of a script that was never set: nothing it could mean is safe.
@@ -264,6 +272,7 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   AddInputs(*command, *options);
   AddLevels(*command, *options);
   AddReports(*command, options->outputs, options->tolerance);
+  options->parts.AddTo(*command, {"--junit", "--html", "--markdown", "--against"});
   for (CLI::Option* option : command->get_options()) {
     if (option->get_items_expected_max() > 0) option->check(NotEmpty());
   }

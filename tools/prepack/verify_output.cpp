@@ -14,6 +14,7 @@
 #include "prepack/base/status.h"
 #include "prepack/io/file.h"
 #include "prepack/packed/folder.h"
+#include "prepack/verify/parts.h"
 #include "prepack/verify/report/summary.h"
 #include "prepack/verify/report/writers.h"
 #include "table.h"
@@ -107,7 +108,10 @@ namespace prepack::cli {
 namespace {
 
 Status CheckPaths(const VerifyOptions& options, const VerifyOutputs& outputs) {
-  if (outputs.junit.empty() && outputs.html.empty() && outputs.markdown.empty()) return {};
+  if (outputs.junit.empty() && outputs.html.empty() && outputs.markdown.empty() &&
+      outputs.parts.report.empty()) {
+    return {};
+  }
   OutputPaths paths;
   paths.ProtectFolder(options.folder, "the packed folder");
   std::optional<std::filesystem::path> source = options.source;
@@ -131,7 +135,7 @@ Status CheckPaths(const VerifyOptions& options, const VerifyOutputs& outputs) {
                                      {"--markdown", outputs.markdown}}) {
     if (status.ok() && !path.empty()) status = paths.Add(option, path);
   }
-  return status;
+  return status.ok() ? outputs.parts.AddPath(paths) : status;
 }
 
 Status WriteFiles(const VerifyReport& report, const VerifyOutputs& outputs) {
@@ -173,6 +177,13 @@ ExitCodeValue ExitCodeOf(LevelState verdict) {
   return kExitNotRun;
 }
 
+Result<VerifyReport> VerifyOrMerge(const VerifyOptions& options, const PartFlags& parts,
+                                   Progress& progress) {
+  if (!parts.IsMerge()) return Verify(options, progress);
+  PREPACK_TRY_ASSIGN(const std::vector<std::filesystem::path> reports, parts.Reports());
+  return MergeVerification(options, reports, progress);
+}
+
 // The report, compared with the earlier one if there is one. That is read first: a mistake in its
 // name must not cost the time of a verification.
 Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutputs& outputs,
@@ -183,7 +194,7 @@ Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutput
     earlier = std::move(read);
   }
   ProgressDisplay display(common);
-  Result<VerifyReport> report = Verify(options, display.progress());
+  Result<VerifyReport> report = VerifyOrMerge(options, outputs.parts, display.progress());
   display.Stop();
   if (report.ok() && earlier) {
     report->against = outputs.against;
@@ -212,6 +223,19 @@ ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& 
   const Result<VerifyReport> report = MakeReport(options, outputs, common);
   if (!report.ok()) return Fail(report.status());
   return PrintVerifyReport(*report, outputs, common);
+}
+
+ExitCodeValue VerifyPartAndPrint(const VerifyOptions& options, const PartFlags& parts,
+                                 const CommonOptions& common) {
+  VerifyOutputs outputs;
+  outputs.parts = parts;
+  if (const Status paths = CheckPaths(options, outputs); !paths.ok()) return Fail(paths);
+  const Result<Part> part = ParsePart(parts.part);
+  if (!part.ok()) return Fail(part.status());
+  ProgressDisplay display(common);
+  const Result<PartReport> report = VerifyPart(options, *part, display.progress());
+  display.Stop();
+  return FinishPart("verify", parts, *part, report, common);
 }
 
 }  // namespace prepack::cli

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "command.h"
+#include "part_options.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/report/summary.h"
 #include "prepack/verify/verify.h"
@@ -27,6 +28,7 @@ struct VerifyOutputs {
   std::string markdown;
   std::string against;
   double tolerance_db = kDefaultToleranceDb;
+  PartFlags parts = {};
 };
 
 // Gives the report as text or JSON, and in every file that was asked for, whatever the verdict; the
@@ -37,6 +39,9 @@ ExitCodeValue PrintVerifyReport(const VerifyReport& report, const VerifyOutputs&
 // is written.
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
                              const CommonOptions& common);
+// Verifies one part, and writes its report; see FinishPart.
+ExitCodeValue VerifyPartAndPrint(const VerifyOptions& options, const PartFlags& parts,
+                                 const CommonOptions& common);
 
 }  // namespace prepack::cli
 

@@ -14,8 +14,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "integrations" / "python" / "src" / "prepack" / "results.py"
-# The manifest is read by prepack.open, which holds it against the files.
-LEFT_OUT = {"manifest"}
+# The manifest is read by prepack.open, which holds it against the files, and reports of parts by --merge.
+LEFT_OUT = {"manifest", "part_report"}
 # The names of objects for which the name of the property that they stand under would say too little.
 NAMES = {
     ("inspect-find", "source"): "FoundWeight",

@@ -18,6 +18,7 @@
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/check/check.h"
+#include "prepack/check/measured.h"
 #include "prepack/check/model_checks.h"
 #include "prepack/check/module_statistics.h"
 #include "prepack/check/plain_statistics.h"
@@ -147,8 +148,8 @@ struct ComparedPiece {
 class TensorComparison {
  public:
   TensorComparison(const Checkpoint& checkpoint, const QuantizedModel& model,
-                   const Checkpoint& baseline)
-      : checkpoint_(checkpoint), baseline_(baseline) {
+                   const Checkpoint& baseline, Measurements& measured)
+      : checkpoint_(checkpoint), baseline_(baseline), measured_(measured) {
     std::unordered_set<std::string_view> quantized;
     for (const auto& linear : model.modules) {
       quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
@@ -176,7 +177,7 @@ class TensorComparison {
 
   uint64_t total() const {
     uint64_t values = 0;
-    for (const ComparedTensor& pair : pairs_) values += pair.values;
+    for (const ComparedPiece& piece : pieces_) values += piece.count;
     return values;
   }
 
@@ -204,8 +205,18 @@ class TensorComparison {
     });
   }
 
-  void Report(std::vector<Finding>& findings) {
+  Status Report(std::vector<Finding>& findings) {
     for (const ComparedPiece& piece : pieces_) pairs_[piece.pair].different += piece.different;
+    for (ComparedTensor& pair : pairs_) {
+      // A tied tensor may be compared with two.
+      const std::string name = fmt::format("{} {}", pair.tensor->name, pair.original->name);
+      const std::string unit = UnitOfTensor(pair.tensor->name);
+      PREPACK_TRY_ASSIGN(
+          const DifferentValues values,
+          measured_.Of<DifferentValues>({.kind = "baseline", .name = name, .unit = unit},
+                                        [&] { return Result(DifferentValues{pair.different}); }));
+      pair.different = values.count;
+    }
     for (Finding& finding : missing_.Take()) findings.push_back(std::move(finding));
     for (const ComparedTensor& pair : pairs_) {
       if (pair.different == 0) continue;
@@ -213,6 +224,7 @@ class TensorComparison {
           "baseline-tensor-differs", checkpoint_.Where(*pair.tensor),
           fmt::format("{} of {} values differ from the baseline", pair.different, pair.values)));
     }
+    return {};
   }
 
  private:
@@ -229,7 +241,8 @@ class TensorComparison {
       return;
     }
     const uint64_t values = tensor.bytes * 8 / DTypeBits(tensor.dtype);
-    for (uint64_t first = 0; first < values; first += kPieceValues) {
+    const uint64_t read = measured_.Measures(UnitOfTensor(tensor.name)) ? values : 0;
+    for (uint64_t first = 0; first < read; first += kPieceValues) {
       pieces_.push_back(
           {.pair = pairs_.size(), .first = first, .count = std::min(kPieceValues, values - first)});
     }
@@ -238,6 +251,7 @@ class TensorComparison {
 
   const Checkpoint& checkpoint_;
   const Checkpoint& baseline_;
+  Measurements& measured_;
   std::vector<ComparedTensor> pairs_;
   std::vector<ComparedPiece> pieces_;
   FindingTally missing_;
@@ -246,13 +260,12 @@ class TensorComparison {
 }  // namespace
 
 Status CompareOtherTensors(const Checkpoint& checkpoint, const QuantizedModel& model,
-                           const Checkpoint& baseline, unsigned threads, Progress& progress,
-                           std::vector<Finding>& findings) {
-  TensorComparison comparison(checkpoint, model, baseline);
+                           const Checkpoint& baseline, Measurements& measured, unsigned threads,
+                           Progress& progress, std::vector<Finding>& findings) {
+  TensorComparison comparison(checkpoint, model, baseline, measured);
   progress.Begin("comparing other tensors", comparison.total());
   Status status = comparison.Read(threads, progress);
-  if (status.ok()) comparison.Report(findings);
-  return status;
+  return status.ok() ? comparison.Report(findings) : status;
 }
 
 }  // namespace prepack

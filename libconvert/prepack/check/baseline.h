@@ -21,6 +21,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
 #include "prepack/model/quantized_linear.h"
+#include "prepack/packed/measurements.h"
 
 namespace prepack {
 
@@ -99,8 +100,8 @@ inline constexpr double kTensorTolerance = 0x1p-7;
 // "baseline-shape", other values "baseline-tensor-differs". Reads a piece at a time. Errors are
 // those of reading.
 Status CompareOtherTensors(const Checkpoint& checkpoint, const QuantizedModel& model,
-                           const Checkpoint& baseline, unsigned threads, Progress& progress,
-                           std::vector<Finding>& findings);
+                           const Checkpoint& baseline, Measurements& measured, unsigned threads,
+                           Progress& progress, std::vector<Finding>& findings);
 
 }  // namespace prepack
 

@@ -20,6 +20,7 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/check/check.h"
+#include "prepack/check/measured.h"
 #include "prepack/check/model_checks.h"
 #include "prepack/check/module_statistics.h"
 #include "prepack/container/json_fields.h"
@@ -51,14 +52,13 @@ struct Piece {
   size_t tensor = 0;  // index of the caller
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint64_t not_finite = 0;          // values
-  uint64_t first_offset = 0;        // of the first of them in the tensor, in bytes
-  PlainStatistics statistics = {};  // only for tensors that are judged by them
+  PlainMeasurement values;
 };
 
 class PlainValues {
  public:
-  PlainValues(const Checkpoint& checkpoint, const QuantizedModel& model) : checkpoint_(checkpoint) {
+  PlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, Measurements& measured)
+      : checkpoint_(checkpoint), measured_(measured) {
     std::unordered_set<std::string_view> quantized;
     for (const auto& linear : model.modules) {
       quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
@@ -66,12 +66,14 @@ class PlainValues {
     for (const StoredTensor& tensor : checkpoint.tensors()) {
       const bool mask = LastPart(tensor.name).find("mask") != std::string_view::npos;
       if (mask || !IsPlainFloat(tensor.dtype) || quantized.contains(tensor.name)) continue;
-      for (uint64_t offset = 0; offset < tensor.bytes; offset += kPieceBytes) {
-        pieces_.push_back({.tensor = tensors_.size(),
-                           .offset = offset,
-                           .bytes = std::min(kPieceBytes, tensor.bytes - offset)});
-      }
       tensors_.push_back(&tensor);
+      if (!measured_.Measures(UnitOfTensor(tensor.name))) continue;
+      for (uint64_t offset = 0; offset < tensor.bytes; offset += kPieceBytes) {
+        pieces_.push_back({.tensor = tensors_.size() - 1,
+                           .offset = offset,
+                           .bytes = std::min(kPieceBytes, tensor.bytes - offset),
+                           .values = {}});
+      }
     }
   }
 
@@ -94,45 +96,63 @@ class PlainValues {
     });
   }
 
-  void Report(std::vector<Finding>& findings) const {
+  Status Report(std::vector<Finding>& findings) const {
+    std::vector<PlainMeasurement> values = Together();
+    for (size_t i = 0; i < tensors_.size() && !measured_.whole(); ++i) {
+      const std::string unit = UnitOfTensor(tensors_[i]->name);
+      PREPACK_TRY_ASSIGN(values[i], measured_.Of<PlainMeasurement>(
+                                        {.kind = "plain", .name = tensors_[i]->name, .unit = unit},
+                                        [&] { return Result(values[i]); }));
+    }
+    if (!measured_.is_part()) Judge(values, findings);
+    return {};
+  }
+
+ private:
+  // Of all pieces of each tensor.
+  std::vector<PlainMeasurement> Together() const {
+    std::vector<PlainMeasurement> values(tensors_.size());
+    for (const Piece& piece : pieces_) {
+      PlainMeasurement& all = values[piece.tensor];
+      if (all.not_finite == 0) all.first_offset = piece.values.first_offset;
+      all.not_finite += piece.values.not_finite;
+      all.statistics.Merge(piece.values.statistics);
+    }
+    return values;
+  }
+
+  void Judge(const std::vector<PlainMeasurement>& values, std::vector<Finding>& findings) const {
     std::vector<PlainTensor> judged;
-    for (size_t at = 0; at < pieces_.size();) {
-      const size_t tensor = pieces_[at].tensor;
-      uint64_t not_finite = 0;
-      uint64_t first = 0;
-      PlainStatistics statistics;
-      for (; at < pieces_.size() && pieces_[at].tensor == tensor; ++at) {
-        if (not_finite == 0) first = pieces_[at].first_offset;
-        not_finite += pieces_[at].not_finite;
-        statistics.Merge(pieces_[at].statistics);
-      }
-      const StoredTensor& stored = *tensors_[tensor];
-      if (IsJudgedPlain(stored)) judged.push_back({&stored, statistics});
-      if (not_finite == 0) continue;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const StoredTensor& stored = *tensors_[i];
+      if (stored.bytes == 0) continue;
+      if (IsJudgedPlain(stored)) judged.push_back({&stored, values[i].statistics});
+      if (values[i].not_finite == 0) continue;
       const uint64_t each = DTypeBits(stored.dtype) / 8;
-      findings.push_back(
-          MakeFinding("value-not-finite", checkpoint_.Where(stored),
-                      fmt::format("{} of {} values are NaN or infinite, first number {}",
-                                  not_finite, stored.bytes / each, first / each)));
+      findings.push_back(MakeFinding(
+          "value-not-finite", checkpoint_.Where(stored),
+          fmt::format("{} of {} values are NaN or infinite, first number {}", values[i].not_finite,
+                      stored.bytes / each, values[i].first_offset / each)));
     }
     JudgePlain(checkpoint_, ModelTypeOf(checkpoint_.config()), judged, findings);
   }
 
- private:
   Status ReadPiece(Piece& piece, std::span<std::byte> buffer) const {
     const StoredTensor& tensor = *tensors_[piece.tensor];
     PREPACK_TRY(checkpoint_.Read(tensor, piece.offset, buffer));
-    piece.not_finite = CountNotFinite(tensor.dtype, buffer);
-    if (IsJudgedPlain(tensor)) piece.statistics = MeasurePlain(tensor.dtype, buffer);
-    if (piece.not_finite == 0) return {};
+    PlainMeasurement& values = piece.values;
+    values.not_finite = CountNotFinite(tensor.dtype, buffer);
+    if (IsJudgedPlain(tensor)) values.statistics = MeasurePlain(tensor.dtype, buffer);
+    if (values.not_finite == 0) return {};
     const size_t each = DTypeBits(tensor.dtype) / 8;
     size_t at = 0;
     while (CountNotFinite(tensor.dtype, buffer.subspan(at, each)) == 0) at += each;
-    piece.first_offset = piece.offset + at;
+    values.first_offset = piece.offset + at;
     return {};
   }
 
   const Checkpoint& checkpoint_;
+  Measurements& measured_;
   std::vector<const StoredTensor*> tensors_;
   std::vector<Piece> pieces_;
 };
@@ -157,13 +177,13 @@ uint64_t CountNotFinite(DType dtype, std::span<const std::byte> bytes) {
   }
 }
 
-Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, unsigned threads,
-                        Progress& progress, std::vector<Finding>& findings) {
-  PlainValues values(checkpoint, model);
+Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& model,
+                        Measurements& measured, unsigned threads, Progress& progress,
+                        std::vector<Finding>& findings) {
+  PlainValues values(checkpoint, model, measured);
   progress.Begin("checking float tensors", values.total_bytes());
   Status status = values.Read(threads, progress);
-  if (status.ok()) values.Report(findings);
-  return status;
+  return status.ok() ? values.Report(findings) : status;
 }
 
 namespace {

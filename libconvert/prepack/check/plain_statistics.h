@@ -17,6 +17,7 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
+#include "prepack/packed/measurements.h"
 
 namespace prepack {
 
@@ -29,8 +30,9 @@ uint64_t CountNotFinite(DType dtype, std::span<const std::byte> bytes);
 // Reads every floating-point tensor outside quantized modules, a piece at a time, and
 // appends one finding for each that has such values. Masks are left out: infinity is what they are
 // made of. Errors are those of reading.
-Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, unsigned threads,
-                        Progress& progress, std::vector<Finding>& findings);
+Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& model,
+                        Measurements& measured, unsigned threads, Progress& progress,
+                        std::vector<Finding>& findings);
 
 // What the values of tensors that are not quantized look like: are they there, and are they those
 // of the dtype that the header names? An embedding or a norm of zeros, or of the bytes of another

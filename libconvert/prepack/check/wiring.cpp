@@ -18,6 +18,7 @@
 #include "prepack/base/status.h"
 #include "prepack/check/channel_orders.h"
 #include "prepack/check/check.h"
+#include "prepack/check/measured.h"
 #include "prepack/check/model_checks.h"
 #include "prepack/check/module_statistics.h"
 #include "prepack/container/json_fields.h"
@@ -429,10 +430,48 @@ void WiredBlocks::Add(std::vector<Part> parts, uint64_t neurons, uint64_t stretc
   blocks_.push_back(std::move(block));
 }
 
+void WiredBlocks::KeepOnly(FunctionRef<bool(size_t module)> measured_here) {
+  for (const auto& block : blocks_) {
+    block->judged_here = measured_here(block->parts[0].module);
+    std::set<size_t> modules;
+    for (const Part& part : block->parts) {
+      if (measured_here(part.module)) modules.insert(part.module);
+    }
+    block->remaining = modules.size();
+  }
+}
+
+std::string WiredBlocks::UnitOf(const Block& block) const {
+  return UnitOfModule(model_.modules[block.parts[0].module]->module());
+}
+
+void WiredBlocks::Keep(Measurements& measured) const {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (!blocks_[i]->judged_here) continue;
+    const std::string unit = UnitOf(*blocks_[i]);
+    measured.Keep({.kind = "wiring", .name = fmt::format("{}", i), .unit = unit},
+                  MeasuredAs<MlpWiring>::Write(blocks_[i]->wiring));
+  }
+}
+
+Status WiredBlocks::Take(const Measurements& measured) {
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const std::string unit = UnitOf(*blocks_[i]);
+    const std::string number = fmt::format("{}", i);
+    const MeasuredThing thing{.kind = "wiring", .name = number, .unit = unit};
+    PREPACK_TRY_ASSIGN(MlpWiring wiring, measured.Taken<MlpWiring>(thing));
+    if (wiring.fault && wiring.fault->module >= blocks_[i]->parts.size()) {
+      return Malformed(unit, "the report of its part finds a fault in a module that there is not");
+    }
+    blocks_[i]->wiring = std::move(wiring);
+  }
+  return {};
+}
+
 Status WiredBlocks::Done(size_t module) {
   for (const size_t at : blocks_of_[module]) {
     Block& block = *blocks_[at];
-    if (block.remaining.fetch_sub(1) != 1) continue;
+    if (block.remaining.fetch_sub(1) != 1 || !block.judged_here) continue;
     PREPACK_TRY(Judge(block));
   }
   return {};

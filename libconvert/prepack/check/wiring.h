@@ -35,9 +35,11 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
+#include "prepack/packed/measurements.h"
 
 namespace prepack {
 
@@ -131,6 +133,13 @@ class WiredBlocks {
   // Both live longer than this.
   WiredBlocks(const Checkpoint& checkpoint, const QuantizedModel& model);
 
+  // In a part: judges only the blocks whose first module is measured here, when those of its
+  // modules were read that are.
+  void KeepOnly(FunctionRef<bool(size_t module)> measured_here);
+  // Writes down how these blocks go together, and takes what all parts wrote.
+  void Keep(Measurements& measured) const;
+  Status Take(const Measurements& measured);
+
   // To be called, from any thread, when all of a module was read. Judges its blocks with the last
   // of their modules. An error is one of the machine.
   Status Done(size_t module);
@@ -159,6 +168,7 @@ class WiredBlocks {
     uint64_t stretches = 1;
     uint64_t channels = 0;
     std::atomic<size_t> remaining{0};
+    bool judged_here = true;
     MlpWiring wiring;
   };
 
@@ -167,6 +177,7 @@ class WiredBlocks {
   void Add(std::vector<Part> parts, uint64_t neurons, uint64_t stretches, uint64_t channels);
   Result<NeuronVectors> ReadVectors(const Block& block, const Part& part) const;
   Status Judge(Block& block) const;
+  std::string UnitOf(const Block& block) const;
   // Whether in most other layers the part of this number goes with the others.
   bool HasWiredPeers(const Block& block, size_t part) const;
 

@@ -36,22 +36,6 @@
 namespace prepack {
 namespace {
 
-std::string SourceIdentity(const Checkpoint& checkpoint) {
-  Xxh3Hasher hasher;
-  hasher.Update(checkpoint.config_text());
-  for (const auto& [name, config] : checkpoint.side_configs()) {
-    hasher.Update(fmt::format("\n{} {}", name, PythonJsonText(config)));
-  }
-  for (const CheckpointFile& file : checkpoint.files()) {
-    hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));
-  }
-  for (const StoredTensor& tensor : checkpoint.tensors()) {
-    hasher.Update(fmt::format("\n{} {} {} {} {}", tensor.name, DTypeName(tensor.dtype),
-                              fmt::join(tensor.shape, ","), tensor.file, tensor.offset));
-  }
-  return hasher.HexDigest();
-}
-
 std::string OptionsText(const Plan& plan, const PlanOptions& options, uint64_t shard_bytes) {
   std::string text = fmt::format("--target {} --dtype {} --scales {}", plan.target->id,
                                  ActivationDTypeName(plan.activation_dtype),

@@ -43,6 +43,12 @@ std::filesystem::path PartFolder(const std::filesystem::path& output, const Part
 // made in.
 uint32_t PartOf(uint64_t start, uint64_t bytes, uint64_t total, uint32_t count);
 
+// What one part of a verification or check has measured.
+struct PartReport {
+  size_t measured = 0;  // how many things
+  std::string text;     // of the file that --merge reads
+};
+
 // What a conversion is bound to. Two runs with the same identity write the same bytes, so one may
 // continue what the other began (convert/resume.h), their parts belong together, and what the one
 // has finished the other need not do again.

@@ -14,6 +14,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json_writer.h"
 #include "prepack/packed/output_hash.h"
 
 namespace prepack {
@@ -36,6 +37,22 @@ void AddLine(const TensorHashes& hashes, const StoredTensor& tensor, Xxh3Hasher&
 }
 
 }  // namespace
+
+std::string SourceIdentity(const Checkpoint& checkpoint) {
+  Xxh3Hasher hasher;
+  hasher.Update(checkpoint.config_text());
+  for (const auto& [name, config] : checkpoint.side_configs()) {
+    hasher.Update(fmt::format("\n{} {}", name, PythonJsonText(config)));
+  }
+  for (const CheckpointFile& file : checkpoint.files()) {
+    hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));
+  }
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    hasher.Update(fmt::format("\n{} {} {} {} {}", tensor.name, DTypeName(tensor.dtype),
+                              fmt::join(tensor.shape, ","), tensor.file, tensor.offset));
+  }
+  return hasher.HexDigest();
+}
 
 Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes) {
   std::vector<const StoredTensor*> all;

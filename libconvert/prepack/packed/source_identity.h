@@ -23,6 +23,10 @@
 
 namespace prepack {
 
+// Hash of config.json, of the quantizer's own configs, and of the names, sizes and headers of all
+// shards: what is known before any weight is read.
+std::string SourceIdentity(const Checkpoint& checkpoint);
+
 // The index in tensors() of a tensor of the checkpoint.
 inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
   return static_cast<size_t>(&tensor - checkpoint.tensors().data());

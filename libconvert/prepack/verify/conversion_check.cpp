@@ -29,7 +29,7 @@ Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest man
   PREPACK_TRY_ASSIGN(PackedFolder opened,
                      PackedFolder::OpenUnfinished(folder, std::move(manifest)));
   folder_.emplace(std::move(opened));
-  verification_.emplace(options_, *folder_, progress_);
+  verification_.emplace(options_, *folder_, measured_, progress_);
   return verification_->Prepare();
 }
 

@@ -20,6 +20,7 @@
 #include "prepack/base/status.h"
 #include "prepack/packed/conversion_observer.h"
 #include "prepack/packed/folder.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/verification.h"
 #include "prepack/verify/verify.h"
@@ -45,6 +46,7 @@ class ConversionCheck final : public ConversionObserver {
  private:
   const VerifyOptions& options_;
   Progress& progress_;
+  Measurements measured_;  // of no part
   std::optional<PackedFolder> folder_;
   std::optional<Verification> verification_;  // none: nothing can be looked at yet
   // Numbers in the manifest.

@@ -23,6 +23,7 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
+#include "prepack/verify/measured.h"
 #include "prepack/verify/module_comparison.h"
 
 namespace prepack {
@@ -141,12 +142,12 @@ void ExactnessCheck::AssignSourceTensors() {
 }
 
 uint64_t ExactnessCheck::bytes() const {
-  if (sample_ == nullptr) return 2 * source_.total_bytes();
+  if (sample_ == nullptr) return measured_->ShareOf(2 * source_.total_bytes());
   uint64_t bytes = 0;
   for (const auto& linear : model_.modules) {
     if (sample_->contains(linear->module())) bytes += 2 * linear->source_bytes();
   }
-  return bytes;
+  return measured_->ShareOf(bytes);
 }
 
 Status ExactnessCheck::CompareRecords() {
@@ -202,9 +203,13 @@ Status ExactnessCheck::CompareModule(size_t index, unsigned threads) {
     PREPACK_TRY_ASSIGN(const PackedModule packed,
                        PackedModule::Open(folder_, name, *module.record));
     const std::unique_ptr<QuantizedLinear> other = OtherView(*module.linear, *module.record);
-    PREPACK_TRY_ASSIGN(const ModuleDifferences differences,
-                       prepack::CompareModule(packed, source_, *module.linear,
-                                              other ? *other : *module.linear, threads, progress_));
+    const std::string unit = UnitOfModule(name);
+    PREPACK_TRY_ASSIGN(
+        const ModuleDifferences differences,
+        measured_->Of<ModuleDifferences>({.kind = "exact", .name = name, .unit = unit}, [&] {
+          return prepack::CompareModule(packed, source_, *module.linear,
+                                        other ? *other : *module.linear, threads, progress_);
+        }));
     module.exact = differences.none();
     module.max_scale_difference = differences.max_scale_difference;
     if (!differences.none()) module.result.FailModule(name, differences.Describe());
@@ -215,10 +220,14 @@ Status ExactnessCheck::CompareModule(size_t index, unsigned threads) {
 
 // The bytes have just been read: they are hashed where they lie in the page cache.
 Status ExactnessCheck::HashSource(const Module& module) {
+  const std::string unit = UnitOfModule(*module.name);
   for (const StoredTensor* tensor : module.hashed_with_it) {
-    PREPACK_TRY_ASSIGN(const Hash128 hash, StreamedHash().Finish(RangeOf(source_, *tensor)));
+    PREPACK_TRY_ASSIGN(
+        const Hash128 hash,
+        measured_->Of<Hash128>({.kind = "source", .name = tensor->name, .unit = unit},
+                               [&] { return StreamedHash().Finish(RangeOf(source_, *tensor)); }));
     hashes_.Set(*tensor, hash);
-    progress_.Add(tensor->bytes);
+    if (measured_->Measures(unit)) progress_.Add(tensor->bytes);
   }
   return {};
 }
@@ -228,12 +237,20 @@ Status ExactnessCheck::CompareTensor(size_t index) {
   Tensor& tensor = tensors_[index];
   const StoredTensor* stored = FindSame(source_, record, tensor.problem);
   if (stored == nullptr || sample_ != nullptr) return {};
-  return CompareBytes(record, *stored, tensor);
+  const std::string unit = UnitOfTensor(record.tensor);
+  PREPACK_TRY_ASSIGN(
+      PassedTensor passed,
+      measured_->Of<PassedTensor>({.kind = "passed", .name = record.tensor, .unit = unit},
+                                  [&] { return CompareBytes(record, *stored); }));
+  tensor.problem = std::move(passed.problem);
+  if (tensor.sets_hash && passed.source_hash) hashes_.Set(*stored, *passed.source_hash);
+  return {};
 }
 
 // Compares all bytes, and hashes the source's bytes while they are in the cache.
-Status ExactnessCheck::CompareBytes(const TensorRecord& record, const StoredTensor& stored,
-                                    Tensor& tensor) {
+Result<PassedTensor> ExactnessCheck::CompareBytes(const TensorRecord& record,
+                                                  const StoredTensor& stored) {
+  PassedTensor tensor;
   constexpr uint64_t kChunkBytes = kHashedPieceBytes;
   PageBuffer buffer(2 * std::min(kChunkBytes, stored.bytes));
   Xxh3Hasher hasher;
@@ -251,8 +268,8 @@ Status ExactnessCheck::CompareBytes(const TensorRecord& record, const StoredTens
     tensor.problem = fmt::format("differs from the source at byte {}",
                                  offset + static_cast<uint64_t>(at - found.begin()));
   }
-  if (tensor.sets_hash) hashes_.Set(stored, hasher.Digest());
-  return {};
+  tensor.source_hash = hasher.Digest();
+  return tensor;
 }
 
 Result<LevelResult> ExactnessCheck::Finish(unsigned threads, ModuleFigures& figures) {
@@ -294,8 +311,8 @@ Result<LevelResult> ExactnessCheck::Finish(unsigned threads, ModuleFigures& figu
              "compared by dtype and shape only: {} tensors that pass through, {} bytes in all",
              tensors_.size(), bytes)});
   }
-  PREPACK_TRY(
-      CheckProvenance(folder_, source_, model_, sample_, threads, progress_, hashes_, result));
+  PREPACK_TRY(CheckProvenance(folder_, source_, model_, sample_, *measured_, threads, progress_,
+                              hashes_, result));
   SetModuleStates(Level::kExactness, result, sample_, figures);
   return result;
 }

@@ -12,15 +12,23 @@
 #include <string>
 #include <vector>
 
+#include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
 #include "prepack/packed/folder.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/packed/source_identity.h"
 #include "prepack/verify/report/report.h"
 
 namespace prepack {
+
+// A tensor that passed through, compared with the source.
+struct PassedTensor {
+  std::string problem;                 // empty: equal
+  std::optional<Hash128> source_hash;  // of all bytes of the source's; none: not read to the end
+};
 
 // The steps are called in the order in which they are declared.
 class ExactnessCheck {
@@ -29,6 +37,9 @@ class ExactnessCheck {
   // source tensors are read; notes say what was not looked at.
   ExactnessCheck(const PackedFolder& folder, const Checkpoint& source, const QuantizedModel& model,
                  const ModuleSample* sample, Progress& progress);
+
+  // Before all else: this is a part of a check, or takes what all parts have measured.
+  void Share(Measurements& measured) { measured_ = &measured; }
 
   // How much of the source it reads, to be compared and to be hashed.
   uint64_t bytes() const;
@@ -72,13 +83,15 @@ class ExactnessCheck {
   Status CompareRecord(Module& module);
   void AssignSourceTensors();
   Status HashSource(const Module& module);
-  Status CompareBytes(const TensorRecord& record, const StoredTensor& stored, Tensor& tensor);
+  Result<PassedTensor> CompareBytes(const TensorRecord& record, const StoredTensor& stored);
 
   const PackedFolder& folder_;
   const Checkpoint& source_;
   const QuantizedModel& model_;
   const ModuleSample* sample_;
   Progress& progress_;
+  Measurements alone_;
+  Measurements* measured_ = &alone_;
   std::vector<Module> modules_;  // in the order of the manifest
   std::vector<Tensor> tensors_;
   TensorHashes hashes_;  // of the source
@@ -89,7 +102,7 @@ class ExactnessCheck {
 // weights does not depend on it: notes modules whose weights are far too large or small for any
 // working model (check/judgement.h), by a few output channels of each. Errors are those of
 // the readers.
-Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result);
+Status NoteWeightSizes(const QuantizedModel& model, Measurements& measured, LevelResult& result);
 
 // What exactness asks beyond the bytes of modules and tensors: the manifest must name this source,
 // by the hashes of its tensors, and the roundings that were made; nothing of the source may be
@@ -97,8 +110,9 @@ Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result);
 // that are known already. With a sample only the source tensors of its modules are hashed, and
 // notes say so.
 Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
-                       const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
-                       Progress& progress, TensorHashes& hashes, LevelResult& result);
+                       const QuantizedModel& model, const ModuleSample* sample,
+                       Measurements& measured, unsigned threads, Progress& progress,
+                       TensorHashes& hashes, LevelResult& result);
 
 }  // namespace prepack
 

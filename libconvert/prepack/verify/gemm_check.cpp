@@ -24,6 +24,7 @@
 #include "prepack/verify/decoded_weights.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/judgement.h"
+#include "prepack/verify/measured.h"
 #include "prepack/verify/packed_operands.h"
 #include "prepack/verify/second/decoder.h"
 #include "prepack/verify/truth.h"
@@ -227,6 +228,15 @@ void Conclude(const std::vector<const ModuleVerification*>& modules, Level level
   }
 }
 
+// Of a module, or of one expert of a stack.
+template <typename T, typename Measure>
+Result<T> MeasureProduct(std::string_view kind, const PackedModule& packed,
+                         const std::string& module, Measurements& measured, Measure measure) {
+  const std::string name =
+      packed.expert() ? fmt::format("{} {}", module, *packed.expert()) : module;
+  return measured.Of<T>({.kind = kind, .name = name, .unit = UnitOfModule(module)}, measure);
+}
+
 // The lowest kernel figure; infinite without any.
 double WorstKernelDb(const std::optional<GemmFigures>& figures) {
   double worst = std::numeric_limits<double>::infinity();
@@ -296,12 +306,13 @@ uint64_t GemmCheck::weights() const {
   for (const Module& module : modules_) {
     if (InSample(options_.sample, *module.name)) weights += module.record->n * module.record->k;
   }
-  return weights;
+  return measured_->ShareOf(weights);
 }
 
 Status GemmCheck::Multiply(size_t index, unsigned threads) {
   Module& module = modules_[index];
   if (!InSample(options_.sample, *module.name)) return {};
+  if (measured_->is_part() && !measured_->Measures(UnitOfModule(*module.name))) return {};
   PREPACK_TRY_ASSIGN(const PackedModule packed,
                      PackedModule::Open(folder_, *module.name, *module.record));
   return packed.request().stacked()
@@ -338,9 +349,11 @@ GemmLevels GemmCheck::Finish(ModuleFigures& figures) {
 Status GemmCheck::CompareModule(const PackedModule& packed, unsigned threads,
                                 ModuleVerification& found, LevelResult& result) const {
   const Result<DecodedDifferences> differences =
-      options_.packed_source != nullptr
-          ? options_.packed_source->Compare(packed, options_.output, threads, progress_)
-          : CompareDecoded(packed, source_, *options_.output, threads, progress_);
+      MeasureProduct<DecodedDifferences>("decoded", packed, found.module, *measured_, [&] {
+        return options_.packed_source != nullptr
+                   ? options_.packed_source->Compare(packed, options_.output, threads, progress_)
+                   : CompareDecoded(packed, source_, *options_.output, threads, progress_);
+      });
   if (!differences.ok()) {
     if (!IsOfTheModule(differences.status())) return differences.status();
     ReportFailure(differences.status(), "decoded", Level::kGemm, found, result);
@@ -381,7 +394,10 @@ Status GemmCheck::RunModule(const PackedModule& packed, const ModuleRecord& reco
   }
   ProductOptions products = options_.products;
   products.threads = threads;
-  Result<ModuleProducts> result = MultiplyModule(packed, source_, products, progress_);
+  Result<ModuleProducts> result = MeasureProduct<ModuleProducts>(
+      "products", packed, found.module, *measured_,
+      [&] { return MultiplyModule(packed, source_, products, progress_); });
+  if (result.ok() && measured_->is_part()) return {};  // the merge judges
   if (result.ok()) {
     Judge(packed, record, *std::move(result), found, levels);
     return {};

@@ -17,6 +17,7 @@
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/io/memory_limit.h"
 #include "prepack/packed/folder.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/module_products.h"
 #include "prepack/verify/packed_source.h"
@@ -103,6 +104,9 @@ class GemmCheck {
   GemmCheck(const PackedFolder& folder, const SecondDecoder& source, const GemmOptions& options,
             const SqnrBars& bars, Progress& progress);
 
+  // Before all else: this is a part of a check, or takes what all parts have measured.
+  void Share(Measurements& measured) { measured_ = &measured; }
+
   // How many weights it looks at.
   uint64_t weights() const;
 
@@ -140,6 +144,8 @@ class GemmCheck {
   const GemmOptions& options_;
   const SqnrBars& bars_;
   Progress& progress_;
+  Measurements alone_;
+  Measurements* measured_ = &alone_;
   std::vector<Module> modules_;  // in the order of the manifest
 };
 

@@ -27,6 +27,7 @@
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/table.h"
 #include "prepack/packed/output_hash.h"
+#include "prepack/verify/measured.h"
 
 namespace prepack {
 namespace {
@@ -73,15 +74,16 @@ class FileCheck {
   // `hashes`: those that are known already.
   FileCheck(const PackedFolder& folder, const std::string& name, const FileRecord& record,
             const std::vector<OwnedTensor>& tensors, const ModuleSample* sample, RangeHashes hashes,
-            Progress& progress, std::vector<Problem>& problems)
+            Measurements& measured, Progress& progress, std::vector<Problem>& problems)
       : folder_(folder),
         name_(name),
         record_(record),
         tensors_(tensors),
         sample_(sample),
+        measured_(measured),
         progress_(progress),
         problems_(problems),
-        hashes_(std::move(hashes)) {}
+        known_(std::move(hashes)) {}
 
   // Checks size and hash of the file, and the hashes of all tensors in it; of a shard, the header
   // against the manifest, too. Adds a problem for each tensor that is damaged; when the file is
@@ -103,7 +105,7 @@ class FileCheck {
   }
   Status HashAll(const File& file);
   Status HashPieces(const File& file, const SafetensorsHeader& header);
-  Result<Hash128> HashOf(const TensorRecord& tensor) const;
+  Result<Hash128> HashOf(const TensorRecord& tensor);
   size_t CheckTensors();
   void CheckHeader(const SafetensorsHeader& header);
   void CheckAlignment(const OwnedTensor& owned);
@@ -113,11 +115,13 @@ class FileCheck {
   const FileRecord& record_;
   const std::vector<OwnedTensor>& tensors_;
   const ModuleSample* sample_;
+  Measurements& measured_;
   Progress& progress_;
   std::vector<Problem>& problems_;
 
   std::string file_hash_;
-  RangeHashes hashes_;
+  const RangeHashes known_;                          // hashed ahead
+  RangeHashes hashes_;                               // of what the header places
   std::optional<Result<SafetensorsHeader>> header_;  // of a shard
 };
 
@@ -161,9 +165,8 @@ Status FileCheck::HashAll(const File& file) {
     return {};
   }
   if (!header_ || !header_->ok()) {
-    const Result<FileRecord> hashed = HashFile(file, progress_);
-    if (hashed.ok()) file_hash_ = hashed->xxh3_128;
-    return hashed.status();
+    PREPACK_TRY_ASSIGN(file_hash_, HashFileTogether(file, name_, measured_, progress_));
+    return {};
   }
   return HashPieces(file, **header_);
 }
@@ -176,23 +179,34 @@ Status FileCheck::HashPieces(const File& file, const SafetensorsHeader& header) 
   std::vector<Hash128> of_tensors;
   for (const TensorInfo& tensor : header.tensors) {
     const std::pair place(header.data_start + tensor.begin, tensor.bytes());
-    auto known = hashes_.find(place);
-    if (known == hashes_.end()) {
-      PREPACK_TRY_ASSIGN(const Hash128 hash,
-                         HashRange(RangeOf(file, header, tensor), buffer, progress_));
-      known = hashes_.emplace(place, hash).first;
-    }
-    of_tensors.push_back(known->second);
+    const std::string range = UnitOfRange(name_, place.first, place.second);
+    const auto hash_range = [&]() -> Result<Hash128> {
+      if (const auto known = known_.find(place); known != known_.end()) return known->second;
+      return HashRange(RangeOf(file, header, tensor), buffer, progress_);
+    };
+    PREPACK_TRY_ASSIGN(
+        const Hash128 hash,
+        measured_.Of<Hash128>({.kind = "bytes", .name = range, .unit = range}, hash_range));
+    hashes_.emplace(place, hash);
+    of_tensors.push_back(hash);
   }
   file_hash_ = ShardHash(of_header, of_tensors);
   return {};
 }
 
-Result<Hash128> FileCheck::HashOf(const TensorRecord& tensor) const {
-  const auto known = hashes_.find({tensor.offset, tensor.bytes()});
-  if (known != hashes_.end()) return known->second;
-  if (sample_ != nullptr) progress_.Add(tensor.bytes());
-  return HashTensorRecord(folder_, tensor);
+Result<Hash128> FileCheck::HashOf(const TensorRecord& tensor) {
+  const std::pair place(tensor.offset, tensor.bytes());
+  if (const auto placed = hashes_.find(place); placed != hashes_.end()) return placed->second;
+  const std::string range = UnitOfRange(tensor.file, tensor.offset, tensor.bytes());
+  const auto hash_tensor = [&]() -> Result<Hash128> {
+    if (const auto known = known_.find(place); known != known_.end()) return known->second;
+    if (sample_ != nullptr) progress_.Add(tensor.bytes());
+    Result<Hash128> hash = HashTensorRecord(folder_, tensor);
+    // Whatever keeps it from being read is a problem of the tensor.
+    const bool of_system = !hash.ok() && hash.status().kind() == ErrorKind::kSystem;
+    return of_system ? Result<Hash128>(AsMalformed(hash.status())) : hash;
+  };
+  return measured_.Of<Hash128>({.kind = "tensor", .name = range, .unit = range}, hash_tensor);
 }
 
 // Returns how many tensors differ from the manifest. Tensors that the header does not place, or
@@ -436,10 +450,11 @@ IntegrityCheck::IntegrityCheck(const PackedFolder& folder, const ModuleSample* s
 
 uint64_t IntegrityCheck::bytes() const {
   const Manifest& manifest = folder_.manifest();
-  return CoverageOf(manifest, GroupByFile(manifest), sample_).hashed_bytes;
+  return measured_->ShareOf(CoverageOf(manifest, GroupByFile(manifest), sample_).hashed_bytes);
 }
 
 void IntegrityCheck::Hash(const TensorRecord& tensor) {
+  if (!measured_->Measures(UnitOfRange(tensor.file, tensor.offset, tensor.bytes()))) return;
   const Result<Hash128> hash = HashTensorRecord(folder_, tensor);
   if (!hash.ok()) return;
   progress_.Add(tensor.bytes());
@@ -461,7 +476,7 @@ Result<LevelResult> IntegrityCheck::Finish(unsigned threads, ModuleFigures& figu
   PREPACK_TRY(ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
     const std::string& name = names[index];
     return FileCheck(folder_, name, manifest.files.at(name), tensors.at(name), sample_,
-                     std::move(hashes[index]), progress_, problems[index])
+                     std::move(hashes[index]), *measured_, progress_, problems[index])
         .Run();
   }));
   if (CancellationRequested()) return Interrupted(folder_.path().string());

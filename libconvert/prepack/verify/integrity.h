@@ -18,6 +18,7 @@
 #include "prepack/base/status.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/verify/report/report.h"
 
 namespace prepack {
@@ -53,6 +54,9 @@ class IntegrityCheck {
   // All arguments must outlive it. `sample` may be null: every module.
   IntegrityCheck(const PackedFolder& folder, const ModuleSample* sample, Progress& progress);
 
+  // Before all else: this is a part of a check, or takes what all parts have measured.
+  void Share(Measurements& measured) { measured_ = &measured; }
+
   // How much of the folder it hashes.
   uint64_t bytes() const;
 
@@ -68,6 +72,8 @@ class IntegrityCheck {
   const PackedFolder& folder_;
   const ModuleSample* sample_;
   Progress& progress_;
+  Measurements alone_;
+  Measurements* measured_ = &alone_;
   std::mutex mutex_;
   std::map<std::string, RangeHashes> hashes_;  // by file
 };

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "prepack/base/hash.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/check/judgement.h"
@@ -28,6 +29,7 @@
 #include "prepack/packed/output_config.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
+#include "prepack/verify/measured.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {
@@ -38,19 +40,27 @@ constexpr uint64_t kSampledRows = 8;
 
 }  // namespace
 
-Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result) {
+Status NoteWeightSizes(const QuantizedModel& model, Measurements& measured, LevelResult& result) {
   DequantizeBuffers buffers;
   std::vector<float> weights;
-  for (const auto& linear : model.modules) {
-    if (CancellationRequested()) return Interrupted(linear->module());
-    const uint64_t rows = std::min(linear->n(), kSampledRows);
-    weights.resize(rows * linear->k());
-    if (weights.size() < kMinWeights) continue;
-    PREPACK_TRY(DequantizeRows(*linear, linear->n() / 2 / rows * rows, rows, buffers, weights));
+  const auto measure = [&](const QuantizedLinear& linear, uint64_t rows) -> Result<WeightSize> {
+    weights.resize(rows * linear.k());
+    PREPACK_TRY(DequantizeRows(linear, linear.n() / 2 / rows * rows, rows, buffers, weights));
     double squares = 0;
     for (const float weight : weights) squares += double{weight} * weight;
     // The mean of the squares times K.
-    const double size = std::sqrt(squares / static_cast<double>(rows));
+    return WeightSize{std::sqrt(squares / static_cast<double>(rows))};
+  };
+  for (const auto& linear : model.modules) {
+    if (CancellationRequested()) return Interrupted(linear->module());
+    const uint64_t rows = std::min(linear->n(), kSampledRows);
+    if (rows * linear->k() < kMinWeights) continue;
+    const std::string unit = UnitOfModule(linear->module());
+    PREPACK_TRY_ASSIGN(
+        const WeightSize measured_size,
+        measured.Of<WeightSize>({.kind = "size", .name = linear->module(), .unit = unit},
+                                [&] { return measure(*linear, rows); }));
+    const double size = measured_size.value;
     if (size == 0 || (size >= kSmallestSize && size <= kLargestSize)) continue;
     result.notes.push_back(
         {linear->module(), "module " + linear->module(),
@@ -78,12 +88,14 @@ void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, Leve
 
 // Fingerprint of the whole source, or hashes of the source tensors of the sample.
 Status HashSource(const Manifest& manifest, const Checkpoint& source, const QuantizedModel& model,
-                  const ModuleSample* sample, unsigned threads, Progress& progress,
-                  TensorHashes& hashes, LevelResult& result) {
+                  const ModuleSample* sample, Measurements& measured, unsigned threads,
+                  Progress& progress, TensorHashes& hashes, LevelResult& result) {
+  std::vector<const StoredTensor*> tensors;
   if (sample == nullptr) {
-    Status status = HashTensors(threads, progress, hashes);
-    if (status.ok()) CheckFingerprint(manifest, hashes, result);
-    return status;
+    for (const StoredTensor& tensor : source.tensors()) tensors.push_back(&tensor);
+    PREPACK_TRY(HashSourceTogether(std::move(tensors), measured, threads, progress, hashes));
+    CheckFingerprint(manifest, hashes, result);
+    return {};
   }
   std::set<std::string> names;
   for (const auto& linear : model.modules) {
@@ -95,7 +107,10 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
                           fmt::format("the fingerprint of the source was not computed: of {} "
                                       "tensors, only the {} in the sample were hashed",
                                       source.tensors().size(), names.size())});
-  return HashTensors(names, threads, progress, hashes);
+  for (const std::string& name : names) {
+    if (const StoredTensor* tensor = source.Find(name)) tensors.push_back(tensor);
+  }
+  return HashSourceTogether(std::move(tensors), measured, threads, progress, hashes);
 }
 
 void CheckModules(const Manifest& manifest, const QuantizedModel& model, const ModuleSample* sample,
@@ -117,8 +132,8 @@ void CheckModules(const Manifest& manifest, const QuantizedModel& model, const M
 }
 
 // config.json must be what convert makes of the source's, and side files must be the source's.
-Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
-                      LevelResult& result) {
+Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Measurements& measured,
+                      Progress& progress, LevelResult& result) {
   const Manifest& manifest = folder.manifest();
   const std::string expected = OutputConfigText(source.config_text(), manifest,
                                                 OwnRecords(manifest), PackedSchemes(manifest));
@@ -135,12 +150,19 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
     }
   }
   for (const std::string& name : CarriedFiles(source, manifest.target)) {
-    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(source.path() / name));
-    PREPACK_TRY_ASSIGN(const FileRecord record, HashFile(file, progress));
+    const std::string unit = UnitOfFile(name);
+    const auto hash_all = [&]() -> Result<Hash128> {
+      PageBuffer buffer;
+      PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(source.path() / name));
+      return HashRange({file, 0, file.size()}, buffer, progress);
+    };
+    PREPACK_TRY_ASSIGN(
+        const Hash128 hash,
+        measured.Of<Hash128>({.kind = "side", .name = name, .unit = unit}, hash_all));
     const auto packed = folder.manifest().files.find(name);
     if (packed == folder.manifest().files.end()) {
       result.Fail(name, "the source has this file, but the packed folder does not");
-    } else if (packed->second.xxh3_128 != record.xxh3_128) {
+    } else if (packed->second.xxh3_128 != hash.Hex()) {
       result.Fail(name, "differs from the file in the source");
     }
   }
@@ -222,15 +244,17 @@ void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
 }  // namespace
 
 Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
-                       const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
-                       Progress& progress, TensorHashes& hashes, LevelResult& result) {
+                       const QuantizedModel& model, const ModuleSample* sample,
+                       Measurements& measured, unsigned threads, Progress& progress,
+                       TensorHashes& hashes, LevelResult& result) {
   const Manifest& manifest = folder.manifest();
   CheckEachIsThereOnce(manifest, source, model, result);
   CheckNoFileIsAdded(manifest, source, result);
   CheckFates(manifest, model, result);
-  PREPACK_TRY(HashSource(manifest, source, model, sample, threads, progress, hashes, result));
+  PREPACK_TRY(
+      HashSource(manifest, source, model, sample, measured, threads, progress, hashes, result));
   CheckModules(manifest, model, sample, hashes, result);
-  return CheckSideFiles(folder, source, progress, result);
+  return CheckSideFiles(folder, source, measured, progress, result);
 }
 
 }  // namespace prepack

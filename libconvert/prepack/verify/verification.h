@@ -18,6 +18,7 @@
 #include "prepack/formats/format.h"
 #include "prepack/gemm/engine.h"
 #include "prepack/packed/folder.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/integrity.h"
@@ -32,8 +33,9 @@ namespace prepack {
 
 class Verification {
  public:
-  Verification(const VerifyOptions& options, const PackedFolder& folder, Progress& progress)
-      : options_(options), folder_(folder), progress_(progress) {}
+  Verification(const VerifyOptions& options, const PackedFolder& folder, Measurements& measured,
+               Progress& progress)
+      : options_(options), folder_(folder), measured_(measured), progress_(progress) {}
 
   Status Run();
   VerifyReport TakeReport();
@@ -76,6 +78,7 @@ class Verification {
   bool StartsEngine() const;
   void StartEngine();
   std::unique_ptr<GemmEngine> TakeEngine();
+  Status NameEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
   ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
@@ -91,6 +94,7 @@ class Verification {
 
   const VerifyOptions& options_;
   const PackedFolder& folder_;
+  Measurements& measured_;
   Progress& progress_;
   VerifyReport report_;
   ModuleFigures figures_;
@@ -106,6 +110,7 @@ class Verification {
   std::optional<PackedSource> packed_source_;
   std::optional<SecondDecoder> decoder_;
   std::unique_ptr<GemmEngine> engine_;
+  std::string engine_name_;  // of this or, in a merge, of what the parts have multiplied with
   std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
   std::optional<SecondDecoder> output_decoder_;
   GemmOptions gemm_options_;

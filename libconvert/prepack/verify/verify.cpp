@@ -36,6 +36,7 @@
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/level_pass.h"
+#include "prepack/verify/measured.h"
 #include "prepack/verify/module_comparison.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
@@ -214,6 +215,7 @@ Status Verification::PrepareExactness() {
   CutAsPacked(folder_.manifest(), model);
   model_.emplace(std::move(model));
   exactness_.emplace(folder_, *source_, *model_, sample(), progress_);
+  exactness_->Share(measured_);
   const Status compared = exactness_->CompareRecords();
   if (!compared.ok()) exactness_.reset();
   return compared;
@@ -229,7 +231,7 @@ Status Verification::FinishExactness() {
                                         fmt::join(manifest.accepted.texts(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
-  PREPACK_TRY(NoteWeightSizes(*model_, result));
+  PREPACK_TRY(NoteWeightSizes(*model_, measured_, result));
   level(Level::kExactness) = std::move(result);
   return {};
 }
@@ -268,7 +270,7 @@ bool Verification::StartsEngine() const {
 }
 
 void Verification::StartEngine() {
-  if (!StartsEngine()) return;
+  if (!StartsEngine() || measured_.merged()) return;
   starting_engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
 }
 
@@ -280,6 +282,17 @@ std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   if (engine.ok()) return *std::move(engine);
   level(Level::kGemm).reason = engine.status().ToString();
   return nullptr;
+}
+
+// The engine, or why there is none.
+Status Verification::NameEngine() {
+  if (!StartsEngine()) return {};
+  const EngineName own{.name = engine_ ? engine_->name() : "",
+                       .reason = engine_ ? "" : level(Level::kGemm).reason};
+  PREPACK_TRY_ASSIGN(EngineName named, EngineTogether(measured_, own));
+  engine_name_ = std::move(named.name);
+  if (engine_name_.empty()) level(Level::kGemm).reason = std::move(named.reason);
+  return {};
 }
 
 // Everything but the engine and the threads.
@@ -328,7 +341,8 @@ Status Verification::PrepareProducts() {
   decoder_.emplace(*decoder);
   PREPACK_TRY(OpenOutput());
   engine_ = TakeEngine();
-  const bool gemm = Runs(Level::kGemm) && (engine_ || !StartsEngine());
+  PREPACK_TRY(NameEngine());
+  const bool gemm = Runs(Level::kGemm) && (!engine_name_.empty() || !StartsEngine());
   if (!gemm && !JudgesQuality()) return {};
   gemm_options_ = {.products = ProductChoice(),
                    .judge_gemm = gemm,
@@ -338,6 +352,7 @@ Status Verification::PrepareProducts() {
                    .packed_source = packed_source_ ? &*packed_source_ : nullptr};
   gemm_options_.products.engine = engine_.get();
   gemm_.emplace(folder_, *decoder_, gemm_options_, *bars_, progress_);
+  gemm_->Share(measured_);
   return {};
 }
 
@@ -345,7 +360,7 @@ void Verification::FinishProducts() {
   GemmLevels levels = gemm_->Finish(figures_);
   if (gemm_options_.judge_gemm) {
     level(Level::kGemm) = std::move(levels.gemm);
-    report_.engine = engine_ ? engine_->name() : "reference";
+    report_.engine = engine_name_.empty() ? "reference" : engine_name_;
   }
   if (gemm_options_.judge_quality) level(Level::kQuality) = std::move(levels.quality);
   NoteUnusedActivations();
@@ -395,7 +410,10 @@ Status Verification::Prepare() {
   PREPACK_TRY(OpenOthers());
   PREPACK_TRY(CheckLimit());
   StartEngine();
-  if (Runs(Level::kIntegrity)) integrity_.emplace(folder_, sample(), progress_);
+  if (Runs(Level::kIntegrity)) {
+    integrity_.emplace(folder_, sample(), progress_);
+    integrity_->Share(measured_);
+  }
   if (source_path_) unreadable_ = PrepareSource();
   if (!unreadable_.ok() && !IsOfTheCheckpoints(unreadable_)) return std::move(unreadable_);
   for (const auto& [name, record] : folder_.manifest().modules) {
@@ -438,7 +456,14 @@ VerifyReport Verification::TakeReport() {
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY_ASSIGN(const PackedFolder folder, PackedFolder::Open(options.folder));
-  Verification verification(options, folder, progress);
+  Measurements measured;
+  return VerifyWith(options, folder, measured, progress);
+}
+
+Result<VerifyReport> VerifyWith(const VerifyOptions& options, const PackedFolder& folder,
+                                Measurements& measured, Progress& progress) {
+  CutIntoParts(folder, measured);
+  Verification verification(options, folder, measured, progress);
   PREPACK_TRY(verification.Run());
   return verification.TakeReport();
 }

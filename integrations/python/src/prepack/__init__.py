@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from prepack.commands import (
     check,
+    check_part,
     convert,
     diff,
     doctor,
@@ -28,6 +29,7 @@ from prepack.commands import (
     plan,
     targets,
     verify,
+    verify_part,
 )
 from prepack.errors import (
     CancelledError,
@@ -66,9 +68,9 @@ _LATER = {
 __all__ = [
     "Arrays", "CancelledError", "CheckFailedError", "CrashedError", "Error", "Folder", "FolderError",
     "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
-    "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "convert", "diff", "doctor",
+    "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "check_part", "convert", "diff", "doctor",
     "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
-    "plan", "targets", "tool_path", "verify",
+    "plan", "targets", "tool_path", "verify", "verify_part",
 ]
 
 

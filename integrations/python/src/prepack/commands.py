@@ -21,6 +21,7 @@ from prepack.results import (
     InspectFind,
     InspectLayout,
     InspectValues,
+    Measured,
     Merge,
     Plan,
     Targets,
@@ -32,6 +33,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 # One value, some, or pattern → value.
 Patterns = Union[None, str, float, Sequence[str], Mapping[str, Union[str, float]]]
 Words = Union[None, str, Sequence[str]]
+# "3/8" or (3, 8).
+PartOption = Union[str, Tuple[int, int]]
 # Where to write a page; True for one that is only in the result (`.page`).
 HtmlOption = Union[None, bool, PathLike]
 
@@ -77,6 +80,23 @@ class _Arguments:
         self.value("--fallback", fallback).value("--scales", scales).value("--onednn-form", onednn_form)
         return self.patterns("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
 
+    def part(self, part: Optional[PartOption]) -> "_Arguments":
+        return self.value("--part", f"{part[0]}/{part[1]}" if isinstance(part, tuple) else part)
+
+    def measuring(self, source: Optional[PathLike], baseline: Optional[PathLike],
+                  activations: Optional[PathLike], skip: Words, engine: Optional[str], repack: bool,
+                  all_channels: bool, sample: Optional[float], seed: Optional[int]) -> "_Arguments":
+        """What decides which values `verify` measures."""
+        self.value("--source", source).value("--baseline", baseline).value("--activations", activations)
+        self.words("--skip", skip).value("--engine", engine).flag("--repack", repack)
+        self.flag("--all-channels", all_channels)
+        return self.value("--sample", sample).value("--seed", seed)
+
+    def merge(self, reports: Optional[Sequence[PathLike]]) -> "_Arguments":
+        for report in reports or ():
+            self.value("--merge", report)
+        return self
+
     def threads(self, jobs: Optional[int], memory_limit: Union[None, int, str]) -> "_Arguments":
         limit = f"{memory_limit}b" if isinstance(memory_limit, int) else memory_limit
         return self.value("--jobs", jobs).value("--memory-limit", limit)
@@ -116,7 +136,7 @@ def convert(
     src: PathLike, output: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
     accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
-    memory_limit: Union[None, int, str] = None, part: Union[None, str, Tuple[int, int]] = None,
+    memory_limit: Union[None, int, str] = None, part: Optional[PartOption] = None,
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> Convert:
@@ -124,8 +144,7 @@ def convert(
     arguments = _Arguments("convert").path(src).value("--output", output)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
     arguments.threads(jobs, memory_limit)
-    arguments.value("--part", f"{part[0]}/{part[1]}" if isinstance(part, tuple) else part)
-    arguments.flag("--trust-source", trust_source).flag("--resume", resume)
+    arguments.part(part).flag("--trust-source", trust_source).flag("--resume", resume)
     arguments.flag("--no-flush", no_flush).flag("--force", force)
     return run(Convert, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
 
@@ -146,29 +165,57 @@ def verify(
     seed: Optional[int] = None, against: Optional[PathLike] = None, tolerance: Optional[float] = None,
     junit: Optional[PathLike] = None, markdown: Optional[PathLike] = None, html: HtmlOption = None,
     jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
+    merge: Optional[Sequence[PathLike]] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> Verify:
     """Proves that a packed folder holds the model. Whatever the verdict, it is the result that says
-    so: look at `verdict` or `ok`, or call `raise_if_bad()`."""
-    arguments = _Arguments("verify").path(folder).value("--source", source).value("--baseline", baseline)
-    arguments.value("--activations", activations).words("--skip", skip).value("--engine", engine)
-    arguments.flag("--repack", repack).flag("--all-channels", all_channels)
-    arguments.patterns("--min-sqnr", min_sqnr).flag("--strict", strict)
-    arguments.value("--sample", sample).value("--seed", seed).value("--against", against)
+    so: look at `verdict` or `ok`, or call `raise_if_bad()`. With `merge`, the reports that
+    `verify_part` wrote, it reads no weights."""
+    arguments = _Arguments("verify").path(folder)
+    arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed)
+    arguments.patterns("--min-sqnr", min_sqnr).flag("--strict", strict).value("--against", against)
     arguments.value("--tolerance", tolerance).value("--junit", junit).value("--markdown", markdown)
-    return _run_with_page(Verify, arguments.threads(jobs, memory_limit), html, progress, cancel)
+    arguments.merge(merge).threads(jobs, memory_limit)
+    return _run_with_page(Verify, arguments, html, progress, cancel)
+
+
+def verify_part(
+    folder: PathLike, report: PathLike, *, part: PartOption, source: Optional[PathLike] = None,
+    baseline: Optional[PathLike] = None, activations: Optional[PathLike] = None, skip: Words = None,
+    engine: Optional[str] = None, repack: bool = False, all_channels: bool = False,
+    sample: Optional[float] = None, seed: Optional[int] = None, jobs: Optional[int] = None,
+    memory_limit: Union[None, int, str] = None, progress: ProgressOption = None,
+    cancel: Optional[threading.Event] = None,
+) -> Measured:
+    """The share of one of many machines: writes what it measured to `report`. `verify(...,
+    merge=reports)` gives the verdict."""
+    arguments = _Arguments("verify").path(folder).part(part).value("--report", report)
+    arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed)
+    arguments.threads(jobs, memory_limit)
+    return run(Measured, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
 
 
 def check(
     src: PathLike, *, headers: bool = False, baseline: Optional[PathLike] = None,
     accept: Patterns = None, strict: bool = False, junit: Optional[PathLike] = None, html: HtmlOption = None, jobs: Optional[int] = None,
-    memory_limit: Union[None, int, str] = None, progress: ProgressOption = None,
-    cancel: Optional[threading.Event] = None,
+    memory_limit: Union[None, int, str] = None, merge: Optional[Sequence[PathLike]] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> Check:
     """Is a quantized checkpoint complete and sane? As with `verify`, the result says so."""
     arguments = _Arguments("check").path(src).flag("--headers", headers).value("--baseline", baseline)
-    arguments.patterns("--accept", accept).flag("--strict", strict).value("--junit", junit)
+    arguments.patterns("--accept", accept).flag("--strict", strict).value("--junit", junit).merge(merge)
     return _run_with_page(Check, arguments.threads(jobs, memory_limit), html, progress, cancel)
+
+
+def check_part(
+    src: PathLike, report: PathLike, *, part: PartOption, baseline: Optional[PathLike] = None,
+    accept: Patterns = None, jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+) -> Measured:
+    """As `verify_part`, for `check`."""
+    arguments = _Arguments("check").path(src).part(part).value("--report", report)
+    arguments.value("--baseline", baseline).patterns("--accept", accept).threads(jobs, memory_limit)
+    return run(Measured, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
 
 
 def diff(

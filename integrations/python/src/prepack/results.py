@@ -608,6 +608,19 @@ class InspectValues(Document):
 
 
 @dataclass(frozen=True)
+class Measured(Document):
+    """Result of prepack verify --part and prepack check --part with --json."""
+
+    kind: Literal["prepack-measured"]
+    version: Literal[1]
+    prepack_version: str
+    command: Literal["check", "verify"]
+    part: str
+    report: str
+    measured: int
+
+
+@dataclass(frozen=True)
 class Merge(Document):
     """Result of prepack merge --json."""
 
@@ -910,6 +923,7 @@ DOCUMENTS = {
     "prepack-inspect-find": InspectFind,
     "prepack-inspect-layout": InspectLayout,
     "prepack-inspect-values": InspectValues,
+    "prepack-measured": Measured,
     "prepack-merge": Merge,
     "prepack-error": ErrorMessage,
     "prepack-note": NoteMessage,

@@ -1,0 +1,103 @@
+#ifndef PREPACK_VERIFY_MEASURED_H_
+#define PREPACK_VERIFY_MEASURED_H_
+
+// What `verify` measures by reading data, as the report of a part holds it
+// (packed/measurements.h).
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/hash.h"
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/packed/folder.h"
+#include "prepack/packed/measurements.h"
+#include "prepack/packed/output_hash.h"
+#include "prepack/packed/source_identity.h"
+#include "prepack/verify/decoded_weights.h"
+#include "prepack/verify/exactness.h"
+#include "prepack/verify/module_comparison.h"
+#include "prepack/verify/module_products.h"
+#include "prepack/verify/verify.h"
+
+namespace prepack {
+
+// What multiplies. Parts may run on different CPUs, but not with different versions of oneDNN.
+struct EngineName {
+  std::string name;    // empty: there is none
+  std::string reason;  // why
+
+  friend bool operator==(const EngineName&, const EngineName&) = default;
+};
+// In a merge, what all parts have multiplied with: kUsage if that was not the same. Else `own`.
+Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own);
+
+// rms(W) · √K of some output channels of a module; 0: nothing to judge.
+struct WeightSize {
+  double value = 0;
+};
+
+template <>
+struct MeasuredAs<Hash128> {
+  static Json Write(const Hash128& hash);
+  static Hash128 Read(JsonFields& fields);
+};
+template <>
+struct MeasuredAs<EngineName> {
+  static Json Write(const EngineName& engine);
+  static EngineName Read(JsonFields& fields);
+};
+template <>
+struct MeasuredAs<WeightSize> {
+  static Json Write(const WeightSize& size);
+  static WeightSize Read(JsonFields& fields);
+};
+template <>
+struct MeasuredAs<ModuleDifferences> {
+  static Json Write(const ModuleDifferences& differences);
+  static ModuleDifferences Read(JsonFields& fields);
+};
+template <>
+struct MeasuredAs<PassedTensor> {
+  static Json Write(const PassedTensor& tensor);
+  static PassedTensor Read(JsonFields& fields);
+};
+template <>
+struct MeasuredAs<DecodedDifferences> {
+  static Json Write(const DecodedDifferences& differences);
+  static DecodedDifferences Read(JsonFields& fields);
+};
+template <>
+struct MeasuredAs<ModuleProducts> {
+  static Json Write(const ModuleProducts& products);
+  static ModuleProducts Read(JsonFields& fields);
+};
+
+// The verification of an open folder, or of one part of it: then the report says nothing, but
+// `measured` what was measured. Or the one that takes what all parts have measured.
+Result<VerifyReport> VerifyWith(const VerifyOptions& options, const PackedFolder& folder,
+                                Measurements& measured, Progress& progress);
+
+// Units of a folder, for Measurements::Cut: its modules, the tensors that pass through and the
+// files beside the shards.
+void CutIntoParts(const PackedFolder& folder, Measurements& measured);
+
+// The bytes of a range of a file: they belong to the module or tensor that lies there.
+std::string UnitOfRange(std::string_view file, uint64_t offset, uint64_t bytes);
+
+// The error as one of the input: what cannot be read for whatever reason.
+Status AsMalformed(const Status& status);
+
+// The hash of a whole file.
+Result<std::string> HashFileTogether(const File& file, const std::string& name,
+                                     Measurements& measured, Progress& progress);
+
+// HashTensors, where other parts may hash some of the tensors.
+Status HashSourceTogether(std::vector<const StoredTensor*> tensors, Measurements& measured,
+                          unsigned threads, Progress& progress, TensorHashes& hashes);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_MEASURED_H_

@@ -4,6 +4,7 @@
 // The arithmetic that the user wants: `--scheme w4a8`, `--scheme 'mlp=w4a8'`.
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,10 @@ struct SchemeChoice {
 
 // "w4a8" or "PATTERN=w4a8"; kUsage when the scheme is unknown.
 Result<SchemeChoice> ParseSchemeChoice(std::string_view text);
+
+// The choices of a file, one a line, in their order. Empty lines and those that begin with # say
+// nothing. kUsage names the line that cannot be read, and a file without any.
+Result<std::vector<SchemeChoice>> ReadSchemeFile(const std::filesystem::path& path);
 
 // The options together: the last one that speaks of a module, and is for its weights, decides.
 class SchemeChooser {

@@ -1,0 +1,91 @@
+#include "prepack/tune/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace prepack {
+namespace {
+
+constexpr std::array<std::pair<TuneGoal, std::string_view>, 4> kGoalNames = {{
+    {TuneGoal::kLatency, "latency"},
+    {TuneGoal::kThroughput, "throughput"},
+    {TuneGoal::kAccuracy, "accuracy"},
+    {TuneGoal::kSize, "size"},
+}};
+
+const TuneStep* FindStep(const std::vector<TuneStep>& steps, uint64_t rows) {
+  const auto step = std::ranges::find(steps, rows, &TuneStep::rows);
+  return step == steps.end() ? nullptr : &*step;
+}
+
+std::string DecibelText(const std::optional<double>& decibel) {
+  return decibel ? fmt::format("{:.1f} dB", *decibel) : std::string("accuracy not measured");
+}
+
+}  // namespace
+
+const TuneStep* TuneCandidate::StepOf(uint64_t rows) const {
+  return FindStep(steps, rows);
+}
+
+bool TuneCandidate::IsMeasured(uint64_t rows) const {
+  const TuneStep* step = StepOf(rows);
+  return step != nullptr && step->timing.has_value();
+}
+
+size_t TunedKind::modules() const {
+  size_t count = 0;
+  for (const TunedShape& shape : shapes) count += shape.modules;
+  return count;
+}
+
+const TuneStep* TuneTotal::StepOf(uint64_t rows) const {
+  return FindStep(steps, rows);
+}
+
+size_t TuneReport::modules() const {
+  size_t count = 0;
+  for (const TunedKind& kind : kinds) count += kind.modules();
+  return count;
+}
+
+double RowsPerSecond(const TuneStep& step) {
+  return step.timing ? static_cast<double>(step.rows) / step.timing->seconds : 0;
+}
+
+std::string_view GoalName(TuneGoal goal) {
+  return kGoalNames[static_cast<size_t>(goal)].second;
+}
+
+std::optional<TuneGoal> GoalFromName(std::string_view name) {
+  for (const auto& [goal, known] : kGoalNames) {
+    if (known == name) return goal;
+  }
+  return std::nullopt;
+}
+
+std::string SchemeFileText(const TuneReport& report) {
+  if (!report.choice) return "";
+  const TuneTotal& total = report.choice->total;
+  std::string text = fmt::format(
+      "# Chosen by `prepack tune --for {}` for --target {}, from measurements on\n"
+      "# {}, {} threads. `prepack convert --target {} --scheme @FILE` takes this file.\n#\n",
+      GoalName(report.goal), total.target, report.cpu, report.threads, total.target);
+  for (const TuneStep& step : total.steps) {
+    if (!step.timing) continue;
+    text += fmt::format("# batch {}: {:.1f} rows/s of all linear layers\n", step.rows,
+                        RowsPerSecond(step));
+  }
+  text += fmt::format("# {}\n#\n# {}\n\n", DecibelText(total.sqnr_db), report.choice->reason);
+  for (size_t i = 0; i < report.kinds.size(); ++i) {
+    const TunedKind& kind = report.kinds[i];
+    text += fmt::format("{}={}\n", kind.pattern, kind.candidates[total.candidates[i]].scheme);
+  }
+  return text;
+}
+
+}  // namespace prepack

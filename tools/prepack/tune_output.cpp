@@ -47,10 +47,11 @@ std::string RateCell(const TuneStep& step) {
                      SpreadPercent(*step.timing));
 }
 
-// Bytes of weights per second, at the smallest batch.
-std::string BandwidthCell(uint64_t bytes, const TuneStep& step) {
+// Bytes of weights per second, at the smallest batch, and what part of the bandwidth that is.
+std::string BandwidthCell(const TuneReport& report, uint64_t bytes, const TuneStep& step) {
   if (!step.timing) return "-";
-  return fmt::format("{:.1f}", static_cast<double>(bytes) / step.timing->seconds / 1e9);
+  const double rate = static_cast<double>(bytes) / step.timing->seconds;
+  return fmt::format("{:.1f} ({:.0f}%)", rate / 1e9, 100 * rate / report.bandwidth);
 }
 
 bool IsChosen(const TuneReport& report, size_t kind, size_t candidate) {
@@ -73,11 +74,15 @@ std::string HeadText(const TuneReport& report) {
   return text + "\n";
 }
 
+// With the choice, where that is a mixture.
 std::vector<TuneTotal> ShownTotals(const TuneReport& report) {
   std::vector<TuneTotal> totals = report.totals;
-  if (report.choice && report.choice->total.label == "mixed") {
-    totals.push_back(report.choice->total);
-  }
+  if (!report.choice) return totals;
+  const TuneTotal& chosen = report.choice->total;
+  const bool is_there = std::ranges::any_of(totals, [&](const TuneTotal& total) {
+    return total.target == chosen.target && total.candidates == chosen.candidates;
+  });
+  if (!is_there) totals.push_back(chosen);
   return totals;
 }
 
@@ -94,7 +99,7 @@ std::string TotalsText(const TuneReport& report) {
     std::vector<std::string> cells = {fmt::format("{} {}", total.target, total.label),
                                       HumanBytes(total.bytes), DecibelCell(total.sqnr_db)};
     for (const TuneStep& step : total.steps) cells.push_back(RateCell(step));
-    cells.push_back(BandwidthCell(total.bytes, total.steps.front()));
+    cells.push_back(BandwidthCell(report, total.bytes, total.steps.front()));
     const bool chosen = report.choice && report.choice->total.target == total.target &&
                         report.choice->total.candidates == total.candidates;
     cells.emplace_back(chosen ? Paint(Tone::kGood, "recommended") : "");

@@ -1,6 +1,7 @@
 // From figures of kinds to figures of the model, and to a choice.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -49,12 +50,19 @@ std::optional<double> MeanDecibel(const TuneReport& report, const std::vector<si
   return DecibelOfNoise(noise / static_cast<double>(report.modules()));
 }
 
-TuneTotal TotalOf(const TuneReport& report, std::string target, std::string label,
-                  std::vector<size_t> candidates) {
+// The schemes of the candidates: "w4a16", "w4a16+w8a8".
+std::string LabelOf(const TuneReport& report, const std::vector<size_t>& candidates) {
+  std::set<std::string_view> schemes;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    schemes.insert(report.kinds[i].candidates[candidates[i]].scheme);
+  }
+  return fmt::format("{}", fmt::join(schemes, "+"));
+}
+
+TuneTotal TotalOf(const TuneReport& report, std::string target, std::vector<size_t> candidates) {
   TuneTotal total{.target = std::move(target),
-                  .label = std::move(label),
-                  .candidates = std::move(candidates),
-                  .sqnr_db = {}};
+                  .label = LabelOf(report, candidates),
+                  .candidates = std::move(candidates)};
   for (size_t i = 0; i < total.candidates.size(); ++i) {
     total.bytes += report.kinds[i].candidates[total.candidates[i]].bytes;
   }
@@ -95,7 +103,7 @@ void AddTotals(TuneReport& report) {
         if (one) candidates.push_back(*one);
       }
       if (candidates.size() != report.kinds.size() || !seen.insert(candidates).second) continue;
-      report.totals.push_back(TotalOf(report, runtime.target, label, std::move(candidates)));
+      report.totals.push_back(TotalOf(report, runtime.target, std::move(candidates)));
     }
   }
 }
@@ -170,13 +178,6 @@ std::optional<TargetChoice> ChooseFor(const TuneReport& report, const std::strin
     choice.cost += options[i][(*chosen)[i]].cost;
   }
   return choice;
-}
-
-std::string LabelOf(const TuneReport& report, const std::vector<size_t>& candidates) {
-  for (const TuneTotal& total : report.totals) {
-    if (total.candidates == candidates) return total.label;
-  }
-  return "mixed";
 }
 
 // The nearest rival among whole models: the one with the least time at the batch of the goal.
@@ -263,9 +264,7 @@ void Decide(TuneReport& report) {
     if (own && (!best || own->cost < best->cost)) best = std::move(own);
   }
   if (best) {
-    std::string label = LabelOf(report, best->candidates);
-    report.choice = Explain(
-        report, TotalOf(report, best->target, std::move(label), std::move(best->candidates)));
+    report.choice = Explain(report, TotalOf(report, best->target, std::move(best->candidates)));
     return;
   }
   report.unreachable = any_covers;

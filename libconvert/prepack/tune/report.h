@@ -69,7 +69,7 @@ struct TunedKind {
 // The model with one candidate of every kind.
 struct TuneTotal {
   std::string target = {};
-  std::string label = {};               // "w4a16"; "mixed"
+  std::string label = {};               // its schemes: "w4a16", "w4a16+w8a8"
   std::vector<size_t> candidates = {};  // by kind
   uint64_t bytes = 0;
   std::optional<double> sqnr_db = {};  // mean over all modules of noise over signal

@@ -96,8 +96,8 @@ Status WriteSample(const Checkpoint& checkpoint, std::span<const QuantizedLinear
   // Without its class it need not have the parts that a whole model has.
   Json config = checkpoint.config();
   config.erase("architectures");
-  PREPACK_TRY(WriteTextFile(
-      to / "config.json", config.dump(2, ' ', false, Json::error_handler_t::replace)));
+  PREPACK_TRY(WriteTextFile(to / "config.json",
+                            config.dump(2, ' ', false, Json::error_handler_t::replace)));
   for (const auto& [name, side_config] : checkpoint.side_configs()) {
     PREPACK_TRY(CopyFile(checkpoint.path() / name, to / name));
   }

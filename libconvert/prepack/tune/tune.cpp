@@ -132,8 +132,8 @@ Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& wanted,
   }
   Tuning tuning(machine, options, checkpoint, model, progress);
   PREPACK_TRY(tuning.PackSamples(kinds, variants));
-  PREPACK_TRY(tuning.MeasureAccuracies(variants, kinds));
   PREPACK_TRY(tuning.MeasureTimes(variants, kinds));
+  PREPACK_TRY(tuning.MeasureAccuracies(variants, kinds));
 
   report.cpu = ReadMachine().cpu;
   report.threads = options.threads;

@@ -5,9 +5,9 @@
 //
 //   plan         every target with every scheme: which layouts there are for each kind of module
 //   sample       some modules of each kind, packed as a conversion packs them
-//   accuracy     of their products, as `verify` computes it
 //   time         of each different product once, by the kernel that a server runs, on weights that
 //                no cache holds
+//   accuracy     of their products, as `verify` computes it
 //   choice       one candidate per kind, for a goal
 //
 // Nothing is estimated: a kernel that cannot run here has no figure, and a reason.

@@ -40,9 +40,9 @@ class Tuning {
 
   // In this order. Packs the samples of all variants that a candidate comes from.
   Status PackSamples(const std::vector<KindInWork>& kinds, std::vector<TuneVariant>& variants);
+  Status MeasureTimes(const std::vector<TuneVariant>& variants, std::vector<KindInWork>& kinds);
   Status MeasureAccuracies(const std::vector<TuneVariant>& variants,
                            std::vector<KindInWork>& kinds);
-  Status MeasureTimes(const std::vector<TuneVariant>& variants, std::vector<KindInWork>& kinds);
 
  private:
   // A product that was measured: the same one is not measured again.

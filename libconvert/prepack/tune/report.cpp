@@ -77,7 +77,7 @@ std::string SchemeFileText(const TuneReport& report) {
       GoalName(report.goal), total.target, report.cpu, report.threads, total.target);
   for (const TuneStep& step : total.steps) {
     if (!step.timing) continue;
-    text += fmt::format("# batch {}: {:.1f} rows/s of all linear layers\n", step.rows,
+    text += fmt::format("# batch {}: {:.1f} tokens/s of all linear layers\n", step.rows,
                         RowsPerSecond(step));
   }
   text += fmt::format("# {}\n#\n# {}\n\n", DecibelText(total.sqnr_db), report.choice->reason);

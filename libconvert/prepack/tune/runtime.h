@@ -5,6 +5,7 @@
 // the ops of vLLM and zentorch.
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -42,6 +43,11 @@ class KernelRuntime {
 
 // oneDNN's primitives. The engine must live longer.
 std::unique_ptr<KernelRuntime> MakeOneDnnRuntime(GemmEngine& engine);
+
+// The ops of vLLM and zentorch, in a child that runs prepack_vllm.measure with this interpreter, on
+// so many threads. kUnavailable where that cannot be, with the reason.
+Result<std::unique_ptr<KernelRuntime>> StartPythonRuntime(const std::filesystem::path& python,
+                                                          unsigned threads);
 
 // How many copies of a module take so many bytes; at least two.
 uint64_t ColdCopies(uint64_t module_bytes, uint64_t cold_bytes);

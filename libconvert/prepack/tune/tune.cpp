@@ -89,6 +89,58 @@ TunedKind DescribeKind(const KindInWork& work) {
   return kind;
 }
 
+// The child with the ops of vLLM, or why there is none.
+struct PythonState {
+  std::unique_ptr<KernelRuntime> runtime = nullptr;
+  std::string why_not = {};
+};
+
+std::string_view InstallOf(std::string_view consumer) {
+  return std::ranges::find(AllConsumers(), consumer, &Consumer::id)->install;
+}
+
+// What is missing in the environment, and how to get it; empty: nothing is.
+std::string WhatIsMissing(const std::optional<PythonEnvironment>& python) {
+  if (!python) {
+    return fmt::format("no Python was found. Name one with --python that has vLLM ({}) and {}",
+                       InstallOf("vllm"), "the plug-in prepack-vllm (integrations/vllm)");
+  }
+  for (const std::string_view id : {"vllm", "prepack-vllm"}) {
+    const Consumer& consumer = *std::ranges::find(AllConsumers(), id, &Consumer::id);
+    const bool there = std::ranges::any_of(consumer.packages, [&](std::string_view package) {
+      return !python->VersionOf(package).empty();
+    });
+    if (there) continue;
+    return fmt::format("{} is not installed in {}: {}, or name another Python with --python",
+                       consumer.name, python->prefix.string(), consumer.install);
+  }
+  return "";
+}
+
+// Not for oneDNN alone.
+Result<PythonState> StartPython(const TuneOptions& options, const TuneMachine& machine) {
+  PythonState state;
+  if (std::ranges::all_of(options.targets, [](const auto& target) { return target == "onednn"; })) {
+    return state;
+  }
+  PREPACK_TRY_ASSIGN(const std::optional<PythonEnvironment> python, FindPython(options.python));
+  state.why_not = WhatIsMissing(python);
+  if (!state.why_not.empty()) return state;
+  std::error_code error;
+  const bool named = std::filesystem::is_regular_file(options.python, error);
+  Result<std::unique_ptr<KernelRuntime>> runtime =
+      StartPythonRuntime(named ? options.python : python->prefix / "bin" / "python3",
+                         static_cast<unsigned>(machine.cpus.size()));
+  if (runtime.ok()) {
+    state.runtime = *std::move(runtime);
+  } else if (runtime.status().kind() == ErrorKind::kInterrupted) {
+    return std::move(runtime).status();
+  } else {
+    state.why_not = runtime.status().ToString();
+  }
+  return state;
+}
+
 // Kinds that no target has a layout for stay as they are, whatever is chosen for the others.
 void LeaveOutImpossible(std::vector<KindInWork>& kinds, TuneReport& report) {
   const auto impossible = [&](const KindInWork& kind) {
@@ -163,6 +215,7 @@ Result<TuneReport> Tune(const TuneOptions& options, Progress& progress) {
   PREPACK_TRY_ASSIGN(machine.cpus, ChooseCpus(AllowedCpus(), options.threads));
   PREPACK_TRY(PinTo(machine.cpus));
   const Machine here = ReadMachine();
+  machine.features = here.features;
   machine.cold_bytes = std::max(2 * here.l3_bytes, kLeastColdBytes);
   progress.Begin("memory", 0);
   machine.bandwidth = MeasureReadBandwidth(machine.cpus, 2 * machine.cold_bytes);
@@ -173,13 +226,15 @@ Result<TuneReport> Tune(const TuneOptions& options, Progress& progress) {
     machine.engine = engine->get();
     onednn = MakeOneDnnRuntime(**engine);
   }
+  PREPACK_TRY_ASSIGN(const PythonState python, StartPython(options, machine));
   for (const std::string& target : options.targets) {
     TargetRuntime runtime{.target = target};
     if (target == "onednn") {
       runtime.runtime = onednn.get();
       if (!engine.ok()) runtime.why_not = engine.status().ToString();
     } else {
-      runtime.why_not = "no Python was named";
+      runtime.runtime = python.runtime.get();
+      runtime.why_not = python.why_not;
     }
     machine.runtimes.push_back(std::move(runtime));
   }

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "prepack/base/cpu_features.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/convert/plan.h"
@@ -59,6 +60,7 @@ Result<TuneReport> Tune(const TuneOptions& options, Progress& progress);
 struct TuneMachine {
   std::vector<TargetRuntime> runtimes = {};  // in the order of the targets
   GemmEngine* engine = nullptr;
+  CpuFeatures features = {};  // of the CPU: kernels that need others are not run
   std::vector<unsigned> cpus = {};
   uint64_t cold_bytes = uint64_t{64} << 20;
   double bandwidth = 0;

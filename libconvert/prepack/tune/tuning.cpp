@@ -52,8 +52,7 @@ Tuning::Tuning(const TuneMachine& machine, const TuneOptions& options, const Che
       options_(options),
       checkpoint_(checkpoint),
       model_(model),
-      progress_(progress),
-      features_(ReadMachine().features) {}
+      progress_(progress) {}
 
 Status Tuning::PackSample(TuneVariant& variant, const std::filesystem::path& sample) {
   const std::filesystem::path output =
@@ -195,7 +194,7 @@ std::string Tuning::WhyTooSlow(const Rival& rival, uint64_t rows) const {
 
 void Tuning::PrepareRival(uint64_t rows, Rival& rival) {
   const Layout& layout = rival.module->layout();
-  const LayoutFit fit = FitOf(layout, features_);
+  const LayoutFit fit = FitOf(layout, machine_.features);
   std::string why_not;
   KernelRuntime* const runtime = RuntimeOf(rival.candidate->target, why_not);
   if (fit.fit == CpuFit::kNot) {
@@ -216,15 +215,18 @@ void Tuning::PrepareRival(uint64_t rows, Rival& rival) {
 }
 
 Status Tuning::RaceRivals(uint64_t rows, std::vector<Rival>& rivals) {
-  std::vector<TimedProduct*> products;
-  std::vector<Rival*> runners;
-  for (Rival& rival : rivals) {
-    if (rival.kernel == nullptr) continue;
-    products.push_back(rival.kernel.get());
-    runners.push_back(&rival);
+  // Runtime after runtime: threads of one that has just run keep looking for work for a while.
+  for (const TargetRuntime& runtime : machine_.runtimes) {
+    std::vector<TimedProduct*> products;
+    std::vector<Rival*> runners;
+    for (Rival& rival : rivals) {
+      if (rival.kernel == nullptr || rival.candidate->target != runtime.target) continue;
+      products.push_back(rival.kernel.get());
+      runners.push_back(&rival);
+    }
+    std::vector<Result<Timing>> timings = MeasureInTurn(products, {.seconds = seconds_of_cell_});
+    for (size_t i = 0; i < runners.size(); ++i) runners[i]->timing = std::move(timings[i]);
   }
-  std::vector<Result<Timing>> timings = MeasureInTurn(products, {.seconds = seconds_of_cell_});
-  for (size_t i = 0; i < runners.size(); ++i) runners[i]->timing = std::move(timings[i]);
   for (const Rival& rival : rivals) {
     if (!rival.timing.ok() && !IsOfTheCandidate(rival.timing.status())) {
       return rival.timing.status();
@@ -294,14 +296,13 @@ Status Tuning::MeasureTimes(const std::vector<TuneVariant>& variants,
   seconds_of_cell_ =
       std::clamp(options_.seconds / static_cast<double>(std::max<uint64_t>(cells, 1)),
                  kLeastSecondsOfCell, kMostSecondsOfCell);
-  progress_.Begin("time", cells);
+  progress_.Begin("time", 0);
   for (KindInWork& kind : kinds) {
     for (const TuneShape& shape : kind.kind->shapes) {
       for (const uint64_t rows : options_.batches) {
         if (CancellationRequested()) return Interrupted("measuring");
         progress_.BeginItem(fmt::format("{}, batch {}", kind.kind->role, rows));
         PREPACK_TRY(MeasureShape(variants, kind, shape, rows));
-        progress_.Add(1);
       }
     }
   }

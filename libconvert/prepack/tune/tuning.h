@@ -15,7 +15,6 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
-#include "prepack/doctor/machine.h"
 #include "prepack/formats/format.h"
 #include "prepack/tune/accuracy.h"
 #include "prepack/tune/kinds.h"
@@ -75,7 +74,6 @@ class Tuning {
   const Checkpoint& checkpoint_;
   const QuantizedModel& model_;
   Progress& progress_;
-  const CpuFeatures features_;
   std::optional<ScratchFolder> scratch_;
   std::optional<Checkpoint> recorded_;
   std::vector<KnownTime> known_;

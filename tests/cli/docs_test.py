@@ -66,6 +66,7 @@ NOT_RUN = {
     "judges what is installed on the machine: tests/cli/doctor_test.py makes environments": (
         r"prepack doctor.*",
     ),
+    "measures this machine: tests/cli/tune_test.py": (r"prepack tune.*",),
     "needs Docker": (r"docker .*",),
     "needs SGLang with KTransformers": (r"python -m sglang[^$]*",),
     "needs zentorch": (r"python3 zentorch_linear.py .*",),

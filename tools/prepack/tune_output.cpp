@@ -287,7 +287,7 @@ std::string TuneText(const TuneReport& report, const std::string& scheme_file) {
 }
 
 Json TuneJson(const TuneReport& report) {
-  Json json = JsonDocument("tune");
+  Json json = JsonDocument("prepack-tune");
   json["source"] = report.source;
   json["format"] = report.format;
   json["machine"] = {{"cpu", report.cpu},

@@ -27,6 +27,7 @@ from prepack.commands import (
     merge,
     plan,
     targets,
+    tune,
     verify,
 )
 from prepack.errors import (
@@ -68,7 +69,7 @@ __all__ = [
     "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
     "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "convert", "diff", "doctor",
     "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
-    "plan", "targets", "tool_path", "verify",
+    "plan", "targets", "tool_path", "tune", "verify",
 ]
 
 

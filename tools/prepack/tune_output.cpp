@@ -41,9 +41,7 @@ double SpreadPercent(const Timing& timing) {
 
 std::string RateCell(const TuneStep& step) {
   if (!step.timing) return "-";
-  const double rate = RowsPerSecond(step);
-  const int digits = rate < 10 ? 2 : rate < 100 ? 1 : 0;
-  return fmt::format("{:.{}f} ±{:.0f}%", rate, digits, SpreadPercent(*step.timing));
+  return fmt::format("{} ±{:.0f}%", RateText(step), SpreadPercent(*step.timing));
 }
 
 // Bytes of weights per second, at the smallest batch, and what part of the bandwidth that is.

@@ -230,10 +230,10 @@ TuneChoice Explain(const TuneReport& report, TuneTotal total) {
   const uint64_t rows = RowsOfGoal(report);
   const TuneStep& step = *total.StepOf(rows);
   choice.reason = fmt::format(
-      "{} {} is {} of what was measured{}: {:.1f} tokens/s at batch {}", total.target, total.label,
+      "{} {} is {} of what was measured{}: {} tokens/s at batch {}", total.target, total.label,
       WhatIsBest(report.goal),
       report.min_sqnr_db ? fmt::format(" and reaches {} dB", *report.min_sqnr_db) : std::string(),
-      RowsPerSecond(step), rows);
+      RateText(step), rows);
   if (total.sqnr_db) choice.reason += fmt::format(", {:.1f} dB", *total.sqnr_db);
   const TuneTotal* next = NextBest(report, total);
   choice.certain = next == nullptr || IsDecided(*step.timing, *next->StepOf(rows)->timing);

@@ -57,6 +57,12 @@ double RowsPerSecond(const TuneStep& step) {
   return step.timing ? static_cast<double>(step.rows) / step.timing->seconds : 0;
 }
 
+std::string RateText(const TuneStep& step) {
+  const double rate = RowsPerSecond(step);
+  const int digits = rate < 10 ? 2 : rate < 100 ? 1 : 0;
+  return fmt::format("{:.{}f}", rate, digits);
+}
+
 std::string_view GoalName(TuneGoal goal) {
   return kGoalNames[static_cast<size_t>(goal)].second;
 }
@@ -77,8 +83,8 @@ std::string SchemeFileText(const TuneReport& report) {
       GoalName(report.goal), total.target, report.cpu, report.threads, total.target);
   for (const TuneStep& step : total.steps) {
     if (!step.timing) continue;
-    text += fmt::format("# batch {}: {:.1f} tokens/s of all linear layers\n", step.rows,
-                        RowsPerSecond(step));
+    text +=
+        fmt::format("# batch {}: {} tokens/s of all linear layers\n", step.rows, RateText(step));
   }
   text += fmt::format("# {}\n#\n# {}\n\n", DecibelText(total.sqnr_db), report.choice->reason);
   for (size_t i = 0; i < report.kinds.size(); ++i) {

@@ -123,8 +123,9 @@ struct TuneReport {
   size_t modules() const;
 };
 
-// Of one row of a step: rows per second.
+// Rows per second of a step, 0 without a timing; and as people read it: "0.04", "12.3", "871".
 double RowsPerSecond(const TuneStep& step);
+std::string RateText(const TuneStep& step);
 
 // "latency" and so on, as --for takes them.
 std::string_view GoalName(TuneGoal goal);

@@ -312,7 +312,7 @@ class Documents(harness.ToolTest):
                 if name not in known:
                     known[name] = self.help_options(name)
                 self.assertLessEqual(set(options), known[name], f"{relative(path)}: prepack {name}")
-        self.assertEqual(len(known), 9)
+        self.assertEqual(len(known), 10)
         options = set().union(*known.values()) | FOREIGN_OPTIONS
         for path in PAGES:
             named = re.findall(r"`(--[a-z-]+)", path.read_text())

@@ -58,6 +58,9 @@ class Tune(harness.ToolTest):
                            "--for", "accuracy", "-o", tuned)
         lines = [line for line in tuned.read_text().splitlines() if line and line[0] != "#"]
         self.assertEqual(lines, report["choice"]["schemes"])
+        plan = self.run_ok("plan", MIXED, "-t", "onednn", "--fallback", "dequantize", "--scheme", f"@{tuned}")
+        self.assertRegex(plan.stdout, r"tuned\.txt says:\n  Chosen by `prepack tune --for accuracy`")
+        self.assertRegex(plan.stdout, r"(?m)^  1 module, onednn/w4a16, [\d.]+ kB, 5\d\.\d dB, batch 1: ")
         packed = self.scratch / "packed"
         self.run_ok("convert", MIXED, "-o", packed, "-t", "onednn", "--fallback", "dequantize",
                     "--scheme", f"@{tuned}")
@@ -176,6 +179,16 @@ class SchemeFile(harness.ToolTest):
         self.assertEqual((layouts["down_proj"], layouts["up_proj"]), ("onednn/w4a16", "onednn/w4a8"))
         layouts = self.layouts(self.plan("w4a8", "--scheme", "up_proj=w4a16"))
         self.assertEqual((layouts["down_proj"], layouts["up_proj"]), ("onednn/w4a8", "onednn/w4a16"))
+
+    def test_plan_shows_what_the_file_says_of_its_choices(self):
+        file = self.scratch / "schemes.txt"
+        file.write_text("# chosen by hand\n#\n# 41.2 dB\x1b[31m\nw4a8\n")
+        shown = self.run_ok("plan", SOURCE, "-t", "onednn", "--scheme", f"@{file}").stdout
+        self.assertTrue(
+            shown.endswith(f"\n{file} says:\n  chosen by hand\n  41.2 dB\\x1b[31m\n"), shown[-300:]
+        )
+        file.write_text("w4a8\n")
+        self.assertNotIn("says:", self.run_ok("plan", SOURCE, "-t", "onednn", "--scheme", f"@{file}").stdout)
 
     def test_bad_files_are_refused_by_line(self):
         result = self.plan("w4a8\n# x\nmlp=w4a9\n")

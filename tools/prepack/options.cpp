@@ -140,14 +140,24 @@ void PlanFlags::AddTo(CLI::App& command) {
       "a copy");
 }
 
+Result<std::vector<SchemeNotes>> PlanFlags::Notes() const {
+  std::vector<SchemeNotes> notes;
+  for (const std::string& text : schemes) {
+    if (!text.starts_with('@')) continue;
+    PREPACK_TRY_ASSIGN(SchemeFile file, ReadSchemeFile(text.substr(1)));
+    notes.push_back({.file = text.substr(1), .lines = std::move(file.comments)});
+  }
+  return notes;
+}
+
 Result<PlanOptions> PlanFlags::ToOptions() const {
   PlanOptions options;
   options.target = target;
   if (!dtype.empty()) options.activation_dtype = ActivationDTypeFromName(dtype);
   for (const std::string& text : schemes) {
     if (text.starts_with('@')) {
-      PREPACK_TRY_ASSIGN(const std::vector<SchemeChoice> choices, ReadSchemeFile(text.substr(1)));
-      options.schemes.insert(options.schemes.end(), choices.begin(), choices.end());
+      PREPACK_TRY_ASSIGN(const SchemeFile file, ReadSchemeFile(text.substr(1)));
+      options.schemes.insert(options.schemes.end(), file.choices.begin(), file.choices.end());
       continue;
     }
     PREPACK_TRY_ASSIGN(SchemeChoice choice, ParseSchemeChoice(text));

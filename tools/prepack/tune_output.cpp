@@ -25,15 +25,6 @@ std::string DecibelCell(const std::optional<double>& decibel) {
   return std::isinf(*decibel) ? std::string("exact") : fmt::format("{:.1f}", *decibel);
 }
 
-// "12.3 ms", "804 us".
-std::string SecondsCell(const TuneStep& step) {
-  if (!step.timing) return "-";
-  const double seconds = step.timing->seconds;
-  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
-  if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
-  return fmt::format("{:.0f} us", seconds * 1e6);
-}
-
 // How far the ends of the interval are from the median, in percent of it.
 double SpreadPercent(const Timing& timing) {
   return 100 * std::max(timing.high - timing.seconds, timing.seconds - timing.low) / timing.seconds;
@@ -133,7 +124,7 @@ std::string KindsText(const TuneReport& report) {
                                         HumanBytes(candidate.bytes),
                                         DecibelCell(candidate.sqnr_db),
                                         DecibelCell(candidate.worst_db)};
-      for (const TuneStep& step : candidate.steps) cells.push_back(SecondsCell(step));
+      for (const TuneStep& step : candidate.steps) cells.push_back(SecondsText(step));
       cells.push_back(candidate.implementation.empty() ? "-" : candidate.implementation);
       cells.emplace_back(IsChosen(report, i, j) ? Paint(Tone::kGood, "chosen") : "");
       table.AddRow(std::move(cells));

@@ -61,24 +61,29 @@ Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
   return choice;
 }
 
-Result<std::vector<SchemeChoice>> ReadSchemeFile(const std::filesystem::path& path) {
+Result<SchemeFile> ReadSchemeFile(const std::filesystem::path& path) {
   constexpr uint64_t kMostBytes = uint64_t{1} << 20;
   PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMostBytes));
-  std::vector<SchemeChoice> choices;
+  SchemeFile file;
   std::string_view rest = text;
   for (size_t number = 1; !rest.empty(); ++number) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = Trimmed(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.empty() || line.starts_with('#')) continue;
+    if (line.empty()) continue;
+    if (line.starts_with('#')) {
+      const std::string_view comment = Trimmed(line.substr(1));
+      if (!comment.empty()) file.comments.emplace_back(comment);
+      continue;
+    }
     Result<SchemeChoice> choice = ParseSchemeChoice(line);
     if (!choice.ok()) {
       return std::move(choice).status().In(fmt::format("{}: line {}", path.string(), number));
     }
-    choices.push_back(*std::move(choice));
+    file.choices.push_back(*std::move(choice));
   }
-  if (choices.empty()) return Usage(path.string(), "the file has no scheme");
-  return choices;
+  if (file.choices.empty()) return Usage(path.string(), "the file has no scheme");
+  return file;
 }
 
 Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices,

@@ -60,9 +60,8 @@ std::string LabelOf(const TuneReport& report, const std::vector<size_t>& candida
 }
 
 TuneTotal TotalOf(const TuneReport& report, std::string target, std::vector<size_t> candidates) {
-  TuneTotal total{.target = std::move(target),
-                  .label = LabelOf(report, candidates),
-                  .candidates = std::move(candidates)};
+  TuneTotal total{.target = std::move(target), .label = LabelOf(report, candidates)};
+  total.candidates = std::move(candidates);
   for (size_t i = 0; i < total.candidates.size(); ++i) {
     total.bytes += report.kinds[i].candidates[total.candidates[i]].bytes;
   }

@@ -1,11 +1,14 @@
 #include "prepack/tune/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
+
+#include "prepack/base/text.h"
 
 namespace prepack {
 namespace {
@@ -24,6 +27,15 @@ const TuneStep* FindStep(const std::vector<TuneStep>& steps, uint64_t rows) {
 
 std::string DecibelText(const std::optional<double>& decibel) {
   return decibel ? fmt::format("{:.1f} dB", *decibel) : std::string("accuracy not measured");
+}
+
+// ", batch 1: 12.30 ms".
+std::string TimesText(const TuneCandidate& candidate) {
+  std::string text;
+  for (const TuneStep& step : candidate.steps) {
+    if (step.timing) text += fmt::format(", batch {}: {}", step.rows, SecondsText(step));
+  }
+  return text;
 }
 
 }  // namespace
@@ -63,6 +75,14 @@ std::string RateText(const TuneStep& step) {
   return fmt::format("{:.{}f}", rate, digits);
 }
 
+std::string SecondsText(const TuneStep& step) {
+  if (!step.timing) return "-";
+  const double seconds = step.timing->seconds;
+  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.2f} ms", seconds * 1e3);
+  return fmt::format("{:.0f} us", seconds * 1e6);
+}
+
 std::string_view GoalName(TuneGoal goal) {
   return kGoalNames[static_cast<size_t>(goal)].second;
 }
@@ -89,7 +109,11 @@ std::string SchemeFileText(const TuneReport& report) {
   text += fmt::format("# {}\n#\n# {}\n\n", DecibelText(total.sqnr_db), report.choice->reason);
   for (size_t i = 0; i < report.kinds.size(); ++i) {
     const TunedKind& kind = report.kinds[i];
-    text += fmt::format("{}={}\n", kind.pattern, kind.candidates[total.candidates[i]].scheme);
+    const TuneCandidate& chosen = kind.candidates[total.candidates[i]];
+    text +=
+        fmt::format("# {}, {}, {}, {}{}\n{}={}\n", Plural(kind.modules(), "module"),
+                    fmt::join(chosen.layouts, ", "), HumanBytes(chosen.bytes),
+                    DecibelText(chosen.sqnr_db), TimesText(chosen), kind.pattern, chosen.scheme);
   }
   return text;
 }

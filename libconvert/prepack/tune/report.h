@@ -126,6 +126,8 @@ struct TuneReport {
 // Rows per second of a step, 0 without a timing; and as people read it: "0.04", "12.3", "871".
 double RowsPerSecond(const TuneStep& step);
 std::string RateText(const TuneStep& step);
+// "12.30 ms"; "-" without a timing.
+std::string SecondsText(const TuneStep& step);
 
 // "latency" and so on, as --for takes them.
 std::string_view GoalName(TuneGoal goal);
@@ -134,8 +136,8 @@ std::optional<TuneGoal> GoalFromName(std::string_view name);
 // Adds totals of each target and scheme, and the choice for the goal, from the kinds.
 void Decide(TuneReport& report);
 
-// The lines of a file that `convert --scheme @FILE` takes: a choice for each kind, after comments
-// that say what it was made from.
+// The lines of a file that `convert --scheme @FILE` takes: a choice for each kind, with its figures
+// as comments.
 std::string SchemeFileText(const TuneReport& report);
 
 }  // namespace prepack

@@ -72,11 +72,14 @@ class Tune(harness.ToolTest):
     @needs_onednn
     def test_a_bar_that_nothing_reaches_fails(self):
         tuned = self.scratch / "tuned.txt"
-        args = (SOURCE, "-t", "onednn", "--batch", "1", "--min-sqnr", "150", "-o", tuned)
+        page = self.scratch / "page.html"
+        args = (SOURCE, "-t", "onednn", "--batch", "1", "--min-sqnr", "150", "-o", tuned, "--html", page)
         report = self.tune(*args, code=1)
         self.assertIsNone(report["choice"])
         self.assertEqual(report["why_no_choice"], "no choice of what was measured reaches 150 dB")
         self.assertFalse(tuned.exists())
+        self.assertIn("no choice of what was measured reaches 150 dB", page.read_text())
+        self.assertEqual(page.read_text().count("<circle"), 14 + 2)  # candidates, and the legend
         quiet = self.run_tool("tune", *args, "--time", "0.1", "-q")
         self.assertEqual(quiet.returncode, 1)
         self.assertIn("no choice of what was measured reaches 150 dB", quiet.stderr)
@@ -132,6 +135,7 @@ class Tune(harness.ToolTest):
             (("-t", "onednn", "--for", "fun"), "--for"),
             (("-t", "onednn", "--threads", "4096"), "not so many CPUs"),
             (("-t", "onednn", "-o", SOURCE / "tuned.txt"), "it would be written into the checkpoint"),
+            (("-t", "onednn", "-o", self.scratch / "x", "--html", self.scratch / "x"), "the same file"),
             (("-t", "vllm-cpu", "--python", self.scratch / "none"), "none"),
         ):
             result = self.run_tool("tune", SOURCE, *args)

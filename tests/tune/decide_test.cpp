@@ -182,6 +182,25 @@ TEST_CASE("the file of schemes holds the choice, and comments that say where it 
       "^down$=w4a16\n"));
 }
 
+TEST_CASE("the page shows every candidate, and marks those that were chosen") {
+  TuneReport report = DecidedFor(TuneGoal::kThroughput);
+  report.format = "<gptq>";
+  report.kinds[0].candidates[1].sample = {{"layers.0.up", 41}, {"layers.9.up", 40}};
+  const std::string html = TuneHtml(report);
+  CHECK(html.find("prepack tune: <span class=\"good\">onednn w4a16+w4a8</span>") !=
+        std::string::npos);
+  CHECK(html.find("&lt;gptq&gt;") != std::string::npos);
+  // Two kinds of two candidates, at two batches; the modules that were looked at.
+  CHECK(html.find("<title>up w4a8: 0.0375 seconds, 41 dB</title>") != std::string::npos);
+  CHECK(html.find("r=\"6\"><title>down w4a16: 0.05 seconds, 51 dB</title>") != std::string::npos);
+  CHECK(html.find("r=\"3\"><title>down w4a8: 0.113 seconds, 41 dB</title>") != std::string::npos);
+  CHECK(html.find("<title>layers.9.up: 40 dB</title>") != std::string::npos);
+
+  report.choice.reset();
+  report.why_no_choice = "no kernel ran";
+  CHECK(TuneHtml(report).find("no kernel ran") != std::string::npos);
+}
+
 TEST_CASE("goals have names") {
   for (const char* name : {"latency", "throughput", "accuracy", "size"}) {
     const auto goal = GoalFromName(name);

@@ -35,7 +35,8 @@ constexpr char kTuneNotes[] =
     "\n"
     "Exit codes: 0 there is a recommendation; 1 nothing that was measured reaches --min-sqnr;\n"
     "6 no target could be measured here; 2 usage; 3 malformed; 4 the system failed; 5 not\n"
-    "supported. prepack writes the file of -o with 0 only.";
+    "supported. prepack writes the file of -o with 0 only,\n"
+    "and the page of --html with 0, 1 and 6.";
 
 struct TuneCommand {
   CommonOptions common;
@@ -53,6 +54,7 @@ struct TuneCommand {
   std::string goal = "latency";
   std::optional<double> min_sqnr;
   std::string output;
+  std::string html;
 };
 
 Result<TuneOptions> ToOptions(const TuneCommand& command) {
@@ -76,11 +78,11 @@ Result<TuneOptions> ToOptions(const TuneCommand& command) {
 }
 
 Status CheckOutput(const TuneCommand& command) {
-  if (command.output.empty()) return {};
   OutputPaths paths;
   paths.ProtectFolder(command.source, "the checkpoint");
   if (!command.activations.empty()) paths.ProtectFile(command.activations, "--activations");
-  return paths.Add("--output", command.output);
+  if (!command.output.empty()) PREPACK_TRY(paths.Add("--output", command.output));
+  return command.html.empty() ? Status() : paths.Add("--html", command.html);
 }
 
 ExitCodeValue ExitCodeOf(const TuneReport& report) {
@@ -98,6 +100,10 @@ ExitCodeValue RunTune(const TuneCommand& command) {
   if (!report.ok()) return Fail(report.status());
   if (report->choice && !command.output.empty()) {
     const Status written = WriteFileAtomically(command.output, SchemeFileText(*report));
+    if (!written.ok()) return Fail(written);
+  }
+  if (!command.html.empty()) {
+    const Status written = WriteFileAtomically(command.html, TuneHtml(*report));
     if (!written.ok()) return Fail(written);
   }
   if (command.common.json) {
@@ -194,6 +200,11 @@ void AddChoosing(CLI::App& command, TuneCommand& options) {
   command
       .add_option("-o,--output", options.output,
                   "Write the --scheme arguments of the recommendation, for convert --scheme @FILE")
+      ->type_name("FILE");
+  command
+      .add_option("--html", options.html,
+                  "Write the result as one self-contained page, with time against accuracy of all "
+                  "candidates")
       ->type_name("FILE");
 }
 

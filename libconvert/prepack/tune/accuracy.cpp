@@ -22,8 +22,8 @@ const InputFigures* FiguresOf(const GemmFigures& gemm, std::string_view input) {
 
 }  // namespace
 
-Result<ModuleAccuracy> MeasureAccuracy(const PackedModule& module, const SecondDecoder& source,
-                                       const ProductOptions& options) {
+Result<SampledModule> MeasureAccuracy(const PackedModule& module, const SecondDecoder& source,
+                                      const ProductOptions& options) {
   Progress unseen;
   PREPACK_TRY_ASSIGN(const ModuleProducts products,
                      MultiplyModule(module, source, options, unseen));
@@ -32,12 +32,12 @@ Result<ModuleAccuracy> MeasureAccuracy(const PackedModule& module, const SecondD
   if (figures == nullptr || std::isnan(figures->end_to_end.sqnr_db)) {
     return Unsupported(module.name(), "its products are zeros, which prove nothing");
   }
-  return ModuleAccuracy{.module = module.name(), .sqnr_db = figures->end_to_end.sqnr_db};
+  return SampledModule{.module = module.name(), .sqnr_db = figures->end_to_end.sqnr_db};
 }
 
-double MeanDecibelOf(std::span<const ModuleAccuracy> modules) {
+double MeanDecibelOf(std::span<const SampledModule> modules) {
   double noise = 0;
-  for (const ModuleAccuracy& module : modules) noise += NoiseOfDecibel(module.sqnr_db);
+  for (const SampledModule& module : modules) noise += NoiseOfDecibel(module.sqnr_db);
   return DecibelOfNoise(noise / static_cast<double>(modules.size()));
 }
 

@@ -5,28 +5,22 @@
 // `prepack verify` computes, by the same code.
 
 #include <span>
-#include <string>
-#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/packed/folder.h"
+#include "prepack/tune/report.h"
 #include "prepack/verify/module_products.h"
 #include "prepack/verify/second/decoder.h"
 
 namespace prepack {
 
-struct ModuleAccuracy {
-  std::string module = {};
-  double sqnr_db = 0;  // infinite: exact
-};
-
 // Of a module: with recorded activations if there are any for it, else with Gaussian ones. The
 // errors of MultiplyModule; kUnsupported, too, if the products prove nothing.
-Result<ModuleAccuracy> MeasureAccuracy(const PackedModule& module, const SecondDecoder& source,
-                                       const ProductOptions& options);
+Result<SampledModule> MeasureAccuracy(const PackedModule& module, const SecondDecoder& source,
+                                      const ProductOptions& options);
 
 // The mean of a sample: noise over signal is averaged.
-double MeanDecibelOf(std::span<const ModuleAccuracy> modules);
+double MeanDecibelOf(std::span<const SampledModule> modules);
 
 }  // namespace prepack
 

@@ -22,6 +22,12 @@ struct TuneStep {
   std::string why_not = {};  // without a timing
 };
 
+// A module whose accuracy was measured.
+struct SampledModule {
+  std::string module = {};
+  double sqnr_db = 0;  // end to end; infinite: exact
+};
+
 // One way to compute the modules of a kind.
 struct TuneCandidate {
   std::string target = {};
@@ -35,7 +41,8 @@ struct TuneCandidate {
   std::string worst_module = {};
   std::optional<double> worst_db = {};
   std::string why_no_sqnr = {};
-  std::vector<TuneStep> steps = {};  // by batch
+  std::vector<SampledModule> sample = {};  // by shape, along the depth of the model
+  std::vector<TuneStep> steps = {};        // by batch
 
   const TuneStep* StepOf(uint64_t rows) const;
   bool IsMeasured(uint64_t rows) const;
@@ -132,6 +139,9 @@ std::string SecondsText(const TuneStep& step);
 // "latency" and so on, as --for takes them.
 std::string_view GoalName(TuneGoal goal);
 std::optional<TuneGoal> GoalFromName(std::string_view name);
+
+// A self-contained page, with time against accuracy as a scatter.
+std::string TuneHtml(const TuneReport& report);
 
 // Adds totals of each target and scheme, and the choice for the goal, from the kinds.
 void Decide(TuneReport& report);

@@ -104,13 +104,13 @@ Status Tuning::MeasureAccuracy(const KindInWork& kind, const TuneVariant& varian
                                 .sampled_weights = kWeightsForAccuracy,
                                 .sample_only = true,
                                 .threads = options_.threads};
-  std::vector<ModuleAccuracy> modules;
+  std::vector<SampledModule> modules;
   for (const TuneShape& shape : kind.kind->shapes) {
     for (const QuantizedLinear* linear : shape.sample) {
       if (CancellationRequested()) return Interrupted(linear->module());
       PREPACK_TRY_ASSIGN(const PackedModule packed, OpenModule(variant, *linear));
       progress_.BeginItem(linear->module());
-      Result<ModuleAccuracy> accuracy = prepack::MeasureAccuracy(packed, source, products);
+      Result<SampledModule> accuracy = prepack::MeasureAccuracy(packed, source, products);
       if (accuracy.ok()) {
         modules.push_back(*std::move(accuracy));
       } else if (IsOfTheCandidate(accuracy.status())) {
@@ -122,10 +122,11 @@ Status Tuning::MeasureAccuracy(const KindInWork& kind, const TuneVariant& varian
     }
   }
   if (modules.empty()) return {};
-  const auto worst = std::ranges::min_element(modules, {}, &ModuleAccuracy::sqnr_db);
+  const auto worst = std::ranges::min_element(modules, {}, &SampledModule::sqnr_db);
   candidate.worst_module = worst->module;
   candidate.worst_db = worst->sqnr_db;
   candidate.sqnr_db = MeanDecibelOf(modules);
+  candidate.sample = std::move(modules);
   return {};
 }
 

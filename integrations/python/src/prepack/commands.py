@@ -230,7 +230,8 @@ def tune(
     layers: Optional[int] = None, time: Optional[float] = None, activations: Optional[PathLike] = None,
     python: Optional[PathLike] = None, dtype: Optional[str] = None, fallback: Optional[str] = None,
     accept: Patterns = None, goal: Optional[str] = None, min_sqnr: Optional[float] = None,
-    output: Optional[PathLike] = None, progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+    output: Optional[PathLike] = None, html: HtmlOption = None, progress: ProgressOption = None,
+    cancel: Optional[threading.Event] = None,
 ) -> Tune:
     """Measures which layouts are the fastest on this machine, and recommends: `choice` is None where
     nothing can be. `goal` is what the command line calls --for. `choice.schemes` goes to `convert`."""
@@ -241,7 +242,7 @@ def tune(
     arguments.value("--activations", activations).value("--python", python).value("--dtype", dtype)
     arguments.value("--fallback", fallback).patterns("--accept", accept).value("--for", goal)
     arguments.value("--min-sqnr", min_sqnr).value("--output", output)
-    return run(Tune, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
+    return _run_with_page(Tune, arguments, html, progress, cancel)
 
 
 def targets() -> Targets:

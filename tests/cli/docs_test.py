@@ -66,6 +66,7 @@ NOT_RUN = {
     "judges what is installed on the machine: tests/cli/doctor_test.py makes environments": (
         r"prepack doctor.*",
     ),
+    "measures this machine: tests/cli/tune_test.py": (r"prepack tune.*",),
     "needs Docker": (r"docker .*",),
     "needs SGLang with KTransformers": (r"python -m sglang[^$]*",),
     "needs zentorch": (r"python3 zentorch_linear.py .*",),
@@ -311,7 +312,7 @@ class Documents(harness.ToolTest):
                 if name not in known:
                     known[name] = self.help_options(name)
                 self.assertLessEqual(set(options), known[name], f"{relative(path)}: prepack {name}")
-        self.assertEqual(len(known), 9)
+        self.assertEqual(len(known), 10)
         options = set().union(*known.values()) | FOREIGN_OPTIONS
         for path in PAGES:
             named = re.findall(r"`(--[a-z-]+)", path.read_text())

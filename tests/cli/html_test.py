@@ -1,6 +1,7 @@
 """Pages of --html, in a real browser: they render, sort, search and follow the colour scheme."""
 
 import json
+import pathlib
 import sys
 import unittest
 
@@ -118,6 +119,14 @@ class Html(harness.ToolTest):
         self.look(7)
         self.assertEqual(self.browser.evaluate("document.querySelector('h1').textContent"),
                          "prepack diff: different")
+
+    @unittest.skipUnless(pathlib.Path(harness.TOOL).with_name("prepack_onednn.so").exists(), "built without oneDNN")
+    def test_tune(self):
+        self.page(0, "tune", CHECKPOINTS / "ct-w4a16-g128-sym", "-t", "onednn", "--batch", "1", "--time", "0.1")
+        self.look(2 * 7 + 7, heat=False)  # candidates, and the modules that were looked at
+        names = self.sorted_by(0)[0]
+        self.assertEqual((len(names), names), (14, sorted(names)))
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('svg circle[r=\"6\"]').length"), 7)
 
     def test_inspect(self):
         source = CHECKPOINTS / "ct-mixed"

@@ -216,18 +216,34 @@ class Functions(harness.ToolTest):
         listed = self.same(prepack.targets(), "targets")
         self.assertLessEqual(set(harness.TARGETS), {row.target for row in listed.targets})
 
+    def test_tune(self):
+        output = self.scratch / "tuned.txt"
+        tuned = prepack.tune(SOURCE, target=["onednn"], batch=[1, 2], threads=1, layers=1, time=0.1,
+                             goal="size", min_sqnr=20, output=output)
+        self.assertEqual((tuned.batches, tuned.goal, tuned.min_sqnr_db), ((1, 2), "size", 20))
+        self.assertEqual([runtime.target for runtime in tuned.runtimes], ["onednn"])
+        self.assertEqual(tuned.ok, tuned.choice is not None)
+        if tuned.choice is None:
+            return  # built without oneDNN
+        choice = tuned.choice
+        plan = prepack.plan(SOURCE, target=choice.total.target, scheme=choice.schemes)
+        self.assertEqual(plan.packed_modules, 7)
+        self.same(prepack.plan(SOURCE, target=choice.total.target, scheme=f"@{output}"),
+                  "plan", SOURCE, "-t", choice.total.target, "--scheme", f"@{output}")
+
     def help_options(self, subcommand):
         text = self.run_ok(subcommand, "--help").stdout
         return set(re.findall(r"^  (?:-\w,)?--([a-z-]+)", text, re.MULTILINE))
 
     def test_every_option_has_a_parameter(self):
         for name, more in (("plan", ()), ("convert", ("verify",)), ("merge", ()), ("verify", ()),
-                           ("check", ()), ("diff", ()), ("targets", ())):
+                           ("check", ()), ("diff", ()), ("targets", ()), ("tune", ("for",))):
             options = {option.replace("-", "_") for option in self.help_options(name)}
             functions = [f for n, f in vars(prepack).items() if n in (name, f"{name}_part")]
             parameters = {p for f in functions for p in inspect.signature(f).parameters}
             missing = options - parameters - NOT_OPTIONS - set(more)
-            self.assertEqual(missing, set(), name)  # convert's --verify is the function verify
+            # convert's --verify is the function verify, and `for` no name that Python allows.
+            self.assertEqual(missing, set(), name)
         functions = [f for n, f in vars(prepack).items() if n.startswith("inspect")]
         parameters = {p for f in functions for p in inspect.signature(f).parameters}
         options = {option.replace("-", "_") for option in self.help_options("inspect")}

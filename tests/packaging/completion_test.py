@@ -14,7 +14,7 @@ from harness import CHECKPOINT_TARGETS, EXPERT_TARGETS, TARGETS
 ALL_TARGETS = TARGETS + EXPERT_TARGETS + CHECKPOINT_TARGETS
 
 DOCS = pathlib.Path(os.environ["PREPACK_CLI_DOCS"])
-VERBS = "convert merge verify check diff plan inspect targets doctor help".split()
+VERBS = "convert merge verify check diff plan tune inspect targets doctor help".split()
 PAGES = ["prepack"] + [f"prepack-{verb}" for verb in VERBS]
 
 # Divides the line as an interactive bash does: at the signs of COMP_WORDBREAKS, too.

@@ -171,11 +171,25 @@ std::string PlanText(const Plan& plan, const std::string& format) {
   return text;
 }
 
+// What the files of schemes say: the figures that `tune` chose by.
+std::string NotesText(const std::vector<SchemeNotes>& notes) {
+  std::string text;
+  for (const SchemeNotes& file : notes) {
+    if (!file.lines.empty()) text += fmt::format("\n{} says:\n", Printable(file.file));
+    for (const std::string& line : file.lines) {
+      text += fmt::format("  {}\n", Printable(line, 1000));
+    }
+  }
+  return text;
+}
+
 ExitCodeValue RunPlan(const PlanCommand& options) {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
   if (!plan_options.ok()) return Fail(plan_options.status());
+  const Result<std::vector<SchemeNotes>> notes = options.flags.Notes();
+  if (!notes.ok()) return Fail(notes.status());
   const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, plan_options->accepted);
   if (!model.ok()) return Fail(model.status());
   const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
@@ -185,7 +199,7 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
     WritePlanJson(*plan, *model, options.source, json);
     FinishJson(json);
   } else if (!options.common.quiet) {
-    Print(PlanText(*plan, model->format) + FindingsText(model->findings));
+    Print(PlanText(*plan, model->format) + FindingsText(model->findings) + NotesText(*notes));
   }
   const Status status = CheckPlan(*plan);
   return status.ok() ? kExitDone : Fail(status);

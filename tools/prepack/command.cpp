@@ -186,6 +186,7 @@ void DescribeCommandLine(CLI::App& app, ExitCodeValue& exit_code) {
   AddCheck(app, exit_code);
   AddDiff(app, exit_code);
   AddPlan(app, exit_code);
+  AddTune(app, exit_code);
   AddInspect(app, exit_code);
   AddTargets(app, exit_code);
   AddDoctor(app, exit_code);

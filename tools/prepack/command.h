@@ -104,6 +104,7 @@ int FinishPrinting();
 void AddConvert(CLI::App& app, ExitCodeValue& exit_code);
 void AddMerge(CLI::App& app, ExitCodeValue& exit_code);
 void AddPlan(CLI::App& app, ExitCodeValue& exit_code);
+void AddTune(CLI::App& app, ExitCodeValue& exit_code);
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code);
 void AddVerify(CLI::App& app, ExitCodeValue& exit_code);
 void AddCheck(CLI::App& app, ExitCodeValue& exit_code);

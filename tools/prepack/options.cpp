@@ -94,10 +94,12 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->type_name("DTYPE");
   command
-      .add_option("--scheme", schemes,
-                  "Arithmetic of the kernel: auto (the default: what the checkpoint says), w4a16, "
-                  "w4a8, w8a8 or w8a16. With PATTERN=, applies only to modules whose name matches "
-                  "the regular expression. May be repeated; the last match decides")
+      .add_option(
+          "--scheme", schemes,
+          "Arithmetic of the kernel: auto (the default: what the checkpoint says), w4a16, "
+          "w4a8, w8a8 or w8a16. With PATTERN=, applies only to modules whose name matches "
+          "the regular expression. @FILE reads such lines from a file, as `prepack tune` writes "
+          "it. May be repeated; the last match decides")
       ->check(Offers({"auto", "w4a16", "w4a8", "w8a8", "w8a16"}))
       ->type_name("[PATTERN=]SCHEME")
       ->allow_extra_args(false);
@@ -138,11 +140,26 @@ void PlanFlags::AddTo(CLI::App& command) {
       "a copy");
 }
 
+Result<std::vector<SchemeNotes>> PlanFlags::Notes() const {
+  std::vector<SchemeNotes> notes;
+  for (const std::string& text : schemes) {
+    if (!text.starts_with('@')) continue;
+    PREPACK_TRY_ASSIGN(SchemeFile file, ReadSchemeFile(text.substr(1)));
+    notes.push_back({.file = text.substr(1), .lines = std::move(file.comments)});
+  }
+  return notes;
+}
+
 Result<PlanOptions> PlanFlags::ToOptions() const {
   PlanOptions options;
   options.target = target;
   if (!dtype.empty()) options.activation_dtype = ActivationDTypeFromName(dtype);
   for (const std::string& text : schemes) {
+    if (text.starts_with('@')) {
+      PREPACK_TRY_ASSIGN(const SchemeFile file, ReadSchemeFile(text.substr(1)));
+      options.schemes.insert(options.schemes.end(), file.choices.begin(), file.choices.end());
+      continue;
+    }
     PREPACK_TRY_ASSIGN(SchemeChoice choice, ParseSchemeChoice(text));
     options.schemes.push_back(std::move(choice));
   }

@@ -47,6 +47,12 @@ inline constexpr const char* kAcceptToRead =
 CLI::Option& AddAccept(CLI::App& command, std::vector<std::string>& accepted,
                        const std::string& help);
 
+// What a file of schemes says of itself.
+struct SchemeNotes {
+  std::string file;
+  std::vector<std::string> lines;
+};
+
 // The options that decide a plan, shared by plan and convert.
 struct PlanFlags {
   std::string target;
@@ -62,6 +68,8 @@ struct PlanFlags {
   void AddTo(CLI::App& command);
   // kUsage for a --scheme that cannot be read.
   Result<PlanOptions> ToOptions() const;
+  // Of the files among the schemes.
+  Result<std::vector<SchemeNotes>> Notes() const;
 };
 
 }  // namespace prepack::cli

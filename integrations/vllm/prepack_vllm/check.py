@@ -17,11 +17,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from vllm.utils.torch_utils import set_default_torch_dtype
 
+from prepack_vllm.bound_kernel import bind, read_parts
 from prepack_vllm.checks import check_folder
-from prepack_vllm.errors import CannotRunHere, Malformed, PrepackError
+from prepack_vllm.errors import CannotRunHere, PrepackError
 from prepack_vllm.geometry import Geometry, geometry_of
 from prepack_vllm.integrity import is_damaged
 from prepack_vllm.kernels import forget_weights
@@ -72,18 +71,6 @@ def _db(signal: float, noise: float) -> float | None:
     return math.inf if noise == 0 else 10 * math.log10(signal / noise)
 
 
-def _read_parts(manifest: Manifest, module: PackedModule) -> dict[str, torch.Tensor]:
-    parts = {}
-    for name, entry in module.parts.items():
-        path = manifest.folder / entry.file
-        try:
-            with safe_open(path, framework="pt") as file:
-                parts[name] = file.get_tensor(entry.name)
-        except SafetensorError as error:
-            raise Malformed(str(path), str(error)) from error
-    return parts
-
-
 def _damaged_part(module: PackedModule, parts: dict[str, torch.Tensor]) -> str | None:
     for name, tensor in parts.items():
         if is_damaged(module.parts[name], tensor):
@@ -91,28 +78,10 @@ def _damaged_part(module: PackedModule, parts: dict[str, torch.Tensor]) -> str |
     return None
 
 
-def _multiply(
-    module: PackedModule, geometry: Geometry, parts: dict[str, torch.Tensor], x: torch.Tensor
-) -> torch.Tensor:
-    layout = layout_of(module)
-    shaped = dict(parts)
-    for part in layout.parts_of(geometry):
-        shaped[part.name] = parts[part.name].reshape(part.shape)
-    # As vLLM loads a model: what a kernel makes without naming a dtype gets this one.
-    with set_default_torch_dtype(x.dtype):
-        kernel = layout.kernel(geometry, shaped)
-    bias = parts.get("bias")
-    if bias is not None:
-        bias = bias.to(torch.float32 if kernel.f32_bias else x.dtype)
-    if "input_order" in parts:
-        x = x.index_select(1, parts["input_order"])
-    return kernel(x, bias)
-
-
 def check_module(manifest: Manifest, module: PackedModule) -> Result:
     """Of stacked experts, what is said of the worst of them; channels count through the stack."""
     geometry = geometry_of(module, manifest.activation_dtype)
-    parts = _read_parts(manifest, module)
+    parts = read_parts(manifest, module)
     damaged = _damaged_part(module, parts)
     experts = [parts]
     if module.experts:
@@ -147,7 +116,7 @@ def _check_product(
     x = _inputs(geometry, parts)
     expected = product(module.layout, geometry, parts, x)
     try:
-        actual = _multiply(module, geometry, parts, x).double().numpy()
+        actual = bind(module, geometry, parts)(x).double().numpy()
     except RuntimeError as error:
         raise PrepackError(
             module.name,

@@ -3,7 +3,7 @@
 import torch
 
 from prepack_vllm.errors import CannotRunHere, Unsupported
-from prepack_vllm.kernels import has_op
+from prepack_vllm.kernels import Kernel, has_op
 from prepack_vllm.layouts import LAYOUTS
 from prepack_vllm.manifest import Manifest
 
@@ -43,25 +43,30 @@ def check_target(manifest: Manifest) -> None:
         )
 
 
+def check_layout(id: str, where: str, manifest: Manifest) -> type[Kernel]:
+    """The kernel of a layout whose every op is there."""
+    kernel = LAYOUTS[id].kernel
+    if kernel.needs_zentorch and not zentorch_runs():
+        raise CannotRunHere(
+            where,
+            f"{id} needs zentorch on an AMD CPU with AVX-512, and vLLM did not load it",
+            found=_cpu(),
+            hint="Install zentorch (and `deprecated`, which it needs), or take the target "
+            f"vllm-cpu. {manifest.rebuild_hint('vllm-cpu')}",
+        )
+    missing = [op for op in kernel.ops if not has_op(op)]
+    if missing:
+        raise CannotRunHere(
+            where,
+            f"{id} needs the op {missing[0]}, which vLLM's library for this CPU lacks",
+            found=_cpu(),
+            hint="docs/layouts/ says which CPU each layout runs on",
+        )
+    return kernel
+
+
 def check_platform(manifest: Manifest) -> None:
     """Every op of every layout in use is there."""
-    where = str(manifest.folder)
     load_ops()
     for id in sorted({module.layout for module in manifest.modules.values()} & set(LAYOUTS)):
-        kernel = LAYOUTS[id].kernel
-        if kernel.needs_zentorch and not zentorch_runs():
-            raise CannotRunHere(
-                where,
-                f"{id} needs zentorch on an AMD CPU with AVX-512, and vLLM did not load it",
-                found=_cpu(),
-                hint="Install zentorch (and `deprecated`, which it needs), or take the target "
-                f"vllm-cpu. {manifest.rebuild_hint('vllm-cpu')}",
-            )
-        missing = [op for op in kernel.ops if not has_op(op)]
-        if missing:
-            raise CannotRunHere(
-                where,
-                f"{id} needs the op {missing[0]}, which vLLM's library for this CPU lacks",
-                found=_cpu(),
-                hint="docs/layouts/ says which CPU each layout runs on",
-            )
+        check_layout(id, str(manifest.folder), manifest)

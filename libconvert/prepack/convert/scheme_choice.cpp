@@ -12,6 +12,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
+#include "prepack/io/file.h"
 #include "prepack/model/module_name.h"
 
 namespace prepack {
@@ -58,6 +59,31 @@ Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
   }
   choice.scheme = *scheme;
   return choice;
+}
+
+Result<SchemeFile> ReadSchemeFile(const std::filesystem::path& path) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 20;
+  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMostBytes));
+  SchemeFile file;
+  std::string_view rest = text;
+  for (size_t number = 1; !rest.empty(); ++number) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = Trimmed(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.empty()) continue;
+    if (line.starts_with('#')) {
+      const std::string_view comment = Trimmed(line.substr(1));
+      if (!comment.empty()) file.comments.emplace_back(comment);
+      continue;
+    }
+    Result<SchemeChoice> choice = ParseSchemeChoice(line);
+    if (!choice.ok()) {
+      return std::move(choice).status().In(fmt::format("{}: line {}", path.string(), number));
+    }
+    file.choices.push_back(*std::move(choice));
+  }
+  if (file.choices.empty()) return Usage(path.string(), "the file has no scheme");
+  return file;
 }
 
 Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices,

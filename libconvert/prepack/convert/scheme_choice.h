@@ -4,6 +4,7 @@
 // The arithmetic that the user wants: `--scheme w4a8`, `--scheme 'mlp=w4a8'`.
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +28,16 @@ struct SchemeChoice {
 
 // "w4a8" or "PATTERN=w4a8"; kUsage when the scheme is unknown.
 Result<SchemeChoice> ParseSchemeChoice(std::string_view text);
+
+// A file of choices, one a line, in their order. Lines that begin with # are comments: those of
+// `prepack tune` say what the choices were made from.
+struct SchemeFile {
+  std::vector<SchemeChoice> choices;
+  std::vector<std::string> comments;  // without the #; empty ones left out
+};
+
+// kUsage names the line that cannot be read, and a file without choices.
+Result<SchemeFile> ReadSchemeFile(const std::filesystem::path& path);
 
 // The options together: the last one that speaks of a module, and is for its weights, decides.
 class SchemeChooser {

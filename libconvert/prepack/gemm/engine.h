@@ -50,6 +50,21 @@ struct GemmInfo {
   bool is_reference = false;
 };
 
+// A product that is run again and again, to be measured. The packed operands lie in several places,
+// which take turns: if those are together larger than the caches, weights come from memory every
+// time, as in a model of many layers.
+class RepeatedProduct {
+ public:
+  RepeatedProduct() = default;
+  RepeatedProduct(const RepeatedProduct&) = delete;
+  RepeatedProduct& operator=(const RepeatedProduct&) = delete;
+  virtual ~RepeatedProduct() = default;
+
+  virtual const GemmInfo& info() const = 0;
+  // Runs the primitive alone: activations were quantized before, and y is not rounded afterwards.
+  virtual Status Run() = 0;
+};
+
 // Safe from any thread: one multiplication runs at a time, on oneDNN's own threads.
 class GemmEngine {
  public:
@@ -66,6 +81,11 @@ class GemmEngine {
   virtual Result<GemmInfo> MultiplyPacked(const PackedProblem& problem, std::span<float> y) = 0;
   // The same without multiplying; `problem` needs no activations but their number.
   virtual Result<GemmInfo> DescribePacked(const PackedProblem& problem) = 0;
+  // Prepares all that a consumer prepares once. `copies` of the operands, at least one, are made;
+  // those of the problem are not needed afterwards. Takes plain/bf16, too. The errors of
+  // MultiplyPacked. Not safe from several threads, and the engine must live longer.
+  virtual Result<std::unique_ptr<RepeatedProduct>> Repeat(const PackedProblem& problem,
+                                                          uint64_t copies) = 0;
 };
 
 // oneDNN on the CPU; kUnavailable when the program was built without it or no engine can be made

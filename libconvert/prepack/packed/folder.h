@@ -67,6 +67,7 @@ class PackedModule {
                                    const ModuleRecord& record);
 
   const std::string& name() const { return *name_; }
+  const std::filesystem::path& folder() const { return folder_->path(); }
   const Layout& layout() const { return *layout_; }
   const PackRequest& request() const { return request_; }
   // The modules of the source that it was made of, in the order of their output channels: mostly

@@ -224,7 +224,8 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   sample_ = MultipliesAll() ? CutChannels(packed_, cut_, kPanelWeights)
                             : SampledChannels(packed_, cut_, options_.sampled_weights);
   panels_.clear();
-  if (SampledCount() != packed_.request().n) panels_ = CutChannels(packed_, cut_, kChannelWeights);
+  const bool is_all = options_.sample_only || SampledCount() == packed_.request().n;
+  if (!is_all) panels_ = CutChannels(packed_, cut_, kChannelWeights);
   return {};
 }
 

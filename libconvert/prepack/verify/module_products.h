@@ -30,6 +30,8 @@ struct ProductOptions {
   const Checkpoint* baseline = nullptr;  // the unquantized model
   // Of each module, that are multiplied with all activations (channel_panels.h).
   uint64_t sampled_weights = UINT64_MAX;
+  // The other output channels are left out: for figures, not for a proof.
+  bool sample_only = false;
   unsigned threads = 1;
 };
 

@@ -28,6 +28,7 @@ from prepack.commands import (
     merge,
     plan,
     targets,
+    tune,
     verify,
     verify_part,
 )
@@ -70,7 +71,7 @@ __all__ = [
     "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
     "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "check_part", "convert", "diff", "doctor",
     "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
-    "plan", "targets", "tool_path", "verify", "verify_part",
+    "plan", "targets", "tool_path", "tune", "verify", "verify_part",
 ]
 
 

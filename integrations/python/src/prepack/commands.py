@@ -25,6 +25,7 @@ from prepack.results import (
     Merge,
     Plan,
     Targets,
+    Tune,
     Verify,
 )
 from prepack.run import DocumentType, run
@@ -269,6 +270,26 @@ def doctor(*folders: PathLike, python: Optional[PathLike] = None) -> Doctor:
     for folder in folders:
         arguments.path(folder)
     return run(Doctor, arguments.all())
+
+
+def tune(
+    src: PathLike, *, target: Words, batch: Union[None, int, Sequence[int]] = None, threads: Optional[int] = None,
+    layers: Optional[int] = None, time: Optional[float] = None, activations: Optional[PathLike] = None,
+    python: Optional[PathLike] = None, dtype: Optional[str] = None, fallback: Optional[str] = None,
+    accept: Patterns = None, goal: Optional[str] = None, min_sqnr: Optional[float] = None,
+    output: Optional[PathLike] = None, html: HtmlOption = None, progress: ProgressOption = None,
+    cancel: Optional[threading.Event] = None,
+) -> Tune:
+    """Measures which layouts are the fastest on this machine, and recommends: `choice` is None where
+    nothing can be. `goal` is what the command line calls --for. `choice.schemes` goes to `convert`."""
+    arguments = _Arguments("tune").path(src).words("--target", target)
+    batches = [batch] if isinstance(batch, int) else batch
+    arguments.words("--batch", None if batches is None else [str(rows) for rows in batches])
+    arguments.value("--threads", threads).value("--layers", layers).value("--time", time)
+    arguments.value("--activations", activations).value("--python", python).value("--dtype", dtype)
+    arguments.value("--fallback", fallback).patterns("--accept", accept).value("--for", goal)
+    arguments.value("--min-sqnr", min_sqnr).value("--output", output)
+    return _run_with_page(Tune, arguments, html, progress, cancel)
 
 
 def targets() -> Targets:

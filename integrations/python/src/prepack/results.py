@@ -793,6 +793,127 @@ class Targets(Document):
 
 
 @dataclass(frozen=True)
+class TuneMachine(Record):
+    cpu: str
+    threads: int
+    cpus: Tuple[int, ...]
+    read_bytes_per_second: float
+    cold_bytes: int
+
+
+@dataclass(frozen=True)
+class TuneRuntime(Record):
+    target: str
+    name: Optional[str]
+    why_not: Optional[str]
+
+
+@dataclass(frozen=True)
+class TuneShape(Record):
+    n: int
+    k: int
+    scheme: str
+    modules: int
+
+
+@dataclass(frozen=True)
+class TuneTime(Record):
+    seconds: float
+    low: float
+    high: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class TuneStep(Record):
+    batch: int
+    time: Optional[TuneTime]
+    why_not: Optional[str]
+
+
+@dataclass(frozen=True)
+class TuneCandidate(Record):
+    target: str
+    scheme: str
+    as_stored: bool
+    layouts: Tuple[str, ...]
+    implementation: Optional[str]
+    is_reference: bool
+    bytes: int
+    sqnr_db: Optional[float]
+    exact: bool
+    worst_module: Optional[str]
+    worst_sqnr_db: Optional[float]
+    why_no_sqnr: Optional[str]
+    steps: Tuple[TuneStep, ...]
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class TuneNotPossible(Record):
+    target: str
+    scheme: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TuneKind(Record):
+    role: str
+    pattern: str
+    bits: int
+    shapes: Tuple[TuneShape, ...]
+    candidates: Tuple[TuneCandidate, ...]
+    not_possible: Tuple[TuneNotPossible, ...]
+
+
+@dataclass(frozen=True)
+class TuneLeftOut(Record):
+    role: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TuneTotal(Record):
+    target: str
+    label: str
+    bytes: int
+    sqnr_db: Optional[float]
+    steps: Tuple[TuneStep, ...]
+
+
+@dataclass(frozen=True)
+class TuneChoice(Record):
+    total: TuneTotal
+    schemes: Tuple[str, ...]
+    reason: str
+    certain: bool
+
+
+@dataclass(frozen=True)
+class Tune(Document):
+    """Result of prepack tune --json."""
+
+    kind: Literal["prepack-tune"]
+    version: Literal[1]
+    prepack_version: str
+    source: str
+    format: str
+    machine: TuneMachine
+    batches: Tuple[int, ...]
+    activations: Optional[str]
+    layers: int
+    runtimes: Tuple[TuneRuntime, ...]
+    kinds: Tuple[TuneKind, ...]
+    left_out: Tuple[TuneLeftOut, ...]
+    totals: Tuple[TuneTotal, ...]
+    goal: Literal["latency", "throughput", "accuracy", "size"]
+    min_sqnr_db: Optional[float]
+    choice: Optional[TuneChoice]
+    why_no_choice: Optional[str]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class VerifySample(Record):
     fraction: float
     seed: int
@@ -930,5 +1051,6 @@ DOCUMENTS = {
     "prepack-progress": Progress,
     "prepack-plan": Plan,
     "prepack-targets": Targets,
+    "prepack-tune": Tune,
     "prepack-verify": Verify,
 }

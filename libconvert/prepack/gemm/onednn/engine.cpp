@@ -12,6 +12,7 @@
 #include "prepack/gemm/engine.h"
 #include "prepack/gemm/onednn/packed.h"
 #include "prepack/gemm/onednn/query.h"
+#include "prepack/gemm/onednn/repeated.h"
 
 namespace prepack {
 
@@ -35,6 +36,7 @@ namespace {
 
 using dnnl::memory;
 
+constexpr std::string_view kNothingElse = "Its kernels cannot be measured here";
 constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
 
 class OneDnnEngine final : public GemmEngine {
@@ -74,6 +76,16 @@ class OneDnnEngine final : public GemmEngine {
       return std::move(plan.info);
     } catch (const std::exception&) {
       return CurrentOneDnnFailure(kOtherEngine);
+    }
+  }
+
+  Result<std::unique_ptr<RepeatedProduct>> Repeat(const PackedProblem& problem,
+                                                  uint64_t copies) override {
+    const std::lock_guard lock(mutex_);
+    try {
+      return RepeatPacked(engine_, stream_, problem, copies);
+    } catch (const std::exception&) {
+      return CurrentOneDnnFailure(kNothingElse);
     }
   }
 

@@ -4,6 +4,8 @@
 //          fpmath_mode bf16 for integers. A CPU for which oneDNN has no such kernel, or only its
 //          slow reference (AVX-512 without BF16), multiplies the same bf16 values in f32.
 //   w4a8   x s8 with one scale per token, the same weights
+//   plain  x bf16, weights bf16 [N, K] row-major; a CPU without such a kernel multiplies the same
+//          values in f32. Only to be measured: `verify` leaves plain weights to the models
 //   w8a8   x s8, weights in the stored descriptor, scales [N]; what vLLM's handler does to the
 //          result itself (scales of tokens, zero points by weight_sum) is done here as well
 //
@@ -19,7 +21,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "prepack/base/float_convert.h"
@@ -33,7 +34,6 @@ namespace prepack {
 namespace {
 
 using dnnl::memory;
-using Arguments = std::unordered_map<int, memory>;
 using Type = memory::data_type;
 using Tag = memory::format_tag;
 
@@ -50,6 +50,10 @@ void* Pointer(const std::vector<T>& values) {
 
 bool IsW8A8(const PackedProblem& problem) {
   return problem.request.scheme.code == CodeType::kS8;
+}
+
+bool IsPlain(const PackedProblem& problem) {
+  return problem.request.scheme.code == CodeType::kBF16;
 }
 
 bool IsW4A8(const PackedProblem& problem) {
@@ -88,6 +92,13 @@ bool IsReference(const dnnl::matmul::primitive_desc& primitive) {
   return std::string_view(primitive.impl_info_str()).starts_with("ref");
 }
 
+Status NoMatmul(const PackedProblem& problem) {
+  return Unavailable("oneDNN",
+                     fmt::format("it has no matmul for {} on this machine", problem.layout))
+      .Found(fmt::format("M = {}, N = {}, K = {}, groups of {}", problem.input.m, problem.packed.n,
+                         problem.packed.k, problem.packed.group_size));
+}
+
 Result<PackedPlan> PlanW4(const dnnl::engine& engine, const PackedProblem& problem) {
   PackedPlan plan;
   std::optional<dnnl::matmul::primitive_desc> primitive;
@@ -101,12 +112,34 @@ Result<PackedPlan> PlanW4(const dnnl::engine& engine, const PackedProblem& probl
     primitive = DescribeW4(engine, problem, Type::f32);
     plan.info.activation_type = "f32 (bf16 values)";
   }
-  if (!primitive) {
-    return Unavailable("oneDNN",
-                       fmt::format("it has no matmul for {} on this machine", problem.layout))
-        .Found(fmt::format("M = {}, N = {}, K = {}, groups of {}", problem.input.m,
-                           problem.packed.n, problem.packed.k, problem.packed.group_size));
+  if (!primitive) return NoMatmul(problem);
+  plan.primitive = *primitive;
+  return plan;
+}
+
+// --- bf16
+
+std::optional<dnnl::matmul::primitive_desc> DescribePlain(const dnnl::engine& engine,
+                                                          const PackedProblem& problem, Type x) {
+  dnnl::primitive_attr attributes;
+  attributes.set_fpmath_mode(dnnl::fpmath_mode::bf16);
+  const memory::desc weights({Dim(problem.packed.k), Dim(problem.packed.n)}, Type::bf16, Tag::ba);
+  dnnl::matmul::primitive_desc primitive(
+      engine, RowMajor(problem.input.m, problem.packed.k, x), weights,
+      RowMajor(problem.input.m, problem.packed.n, Type::f32), attributes, /*allow_empty=*/true);
+  if (!primitive) return std::nullopt;
+  return primitive;
+}
+
+Result<PackedPlan> PlanPlain(const dnnl::engine& engine, const PackedProblem& problem) {
+  PackedPlan plan;
+  plan.info.activation_type = "bf16";
+  auto primitive = DescribePlain(engine, problem, Type::bf16);
+  if (!primitive || IsReference(*primitive)) {
+    primitive = DescribePlain(engine, problem, Type::f32);
+    plan.info.activation_type = "f32 (bf16 values)";
   }
+  if (!primitive) return NoMatmul(problem);
   plan.primitive = *primitive;
   return plan;
 }
@@ -236,34 +269,26 @@ memory Repacked(const dnnl::engine& engine, dnnl::stream& stream, const memory::
 
 // --- all
 
-struct Feed {
-  QuantizedRows quantized;
-  std::vector<int8_t> s8;
-  std::vector<uint16_t> bf16;
-  const void* x = nullptr;
-};
-
-Feed FeedOf(const PackedPlan& plan, const PackedProblem& problem) {
-  Feed feed;
+// The activations as the primitive takes them.
+void* FeedOf(const PackedPlan& plan, const PackedProblem& problem, PackedExecution& execution) {
   const Type type = plan.primitive.src_desc().get_data_type();
   if (type == Type::s8) {
-    feed.quantized = IsW8A8(problem) ? QuantizeW8A8(problem)
-                                     : QuantizeDynamic(problem.input.x, problem.packed.k);
-    for (const int16_t value : feed.quantized.values) {
-      feed.s8.push_back(static_cast<int8_t>(value));
+    execution.quantized = IsW8A8(problem) ? QuantizeW8A8(problem)
+                                          : QuantizeDynamic(problem.input.x, problem.packed.k);
+    for (const int16_t value : execution.quantized.values) {
+      execution.s8.push_back(static_cast<int8_t>(value));
     }
-    feed.x = feed.s8.data();
-  } else if (type == Type::bf16) {
-    for (const float value : problem.input.x) feed.bf16.push_back(F32ToBF16(value));
-    feed.x = feed.bf16.data();
-  } else {
-    feed.x = problem.input.x.data();
+    return execution.s8.data();
   }
-  return feed;
+  if (type == Type::bf16) {
+    for (const float value : problem.input.x) execution.bf16.push_back(F32ToBF16(value));
+    return execution.bf16.data();
+  }
+  return const_cast<float*>(problem.input.x.data());
 }
 
-void AddW4Arguments(const dnnl::engine& engine, const PackedProblem& problem, const Feed& feed,
-                    Arguments& arguments) {
+void AddW4Parameters(const dnnl::engine& engine, const PackedProblem& problem,
+                     OneDnnArguments& arguments) {
   const PackedOperands& packed = problem.packed;
   const uint64_t groups = packed.k / packed.group_size;
   arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS] =
@@ -272,33 +297,30 @@ void AddW4Arguments(const dnnl::engine& engine, const PackedProblem& problem, co
     arguments[DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS] =
         memory(RowMajor(groups, packed.n, Type::u4), engine, Pointer(packed.zero_point));
   }
-  if (IsW4A8(problem)) {
-    arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC] =
-        memory(RowMajor(problem.input.m, 1, Type::f32), engine, Pointer(feed.quantized.scales));
-  }
 }
 
-// Static scale and zero point of the activations, for the time that the primitive runs.
-struct StaticInput {
-  std::vector<float> scale;
-  std::vector<int32_t> zero_point;
-};
-
-void AddW8A8Arguments(const dnnl::engine& engine, const PackedProblem& problem,
-                      const StaticInput& input, Arguments& arguments) {
-  const PackRequest& request = problem.request;
+void AddW8A8Parameters(const dnnl::engine& engine, const PackedProblem& problem,
+                       OneDnnArguments& arguments) {
   arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS] =
-      memory({{Dim(request.n)}, Type::f32, Tag::a}, engine, Pointer(problem.packed.scale));
-  if (request.scheme.activations.dynamic) return;
+      memory({{Dim(problem.request.n)}, Type::f32, Tag::a}, engine, Pointer(problem.packed.scale));
+}
+
+// What goes with static activations.
+void AddStaticArguments(const dnnl::engine& engine, const PackedProblem& problem,
+                        PackedExecution& execution) {
+  const PackRequest& request = problem.request;
+  OneDnnArguments& arguments = execution.arguments;
+  execution.input_scale = {problem.packed.input_scale};
+  execution.input_zero_point = {problem.packed.input_zero_point};
   arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC] =
-      memory({{1}, Type::f32, Tag::a}, engine, Pointer(input.scale));
+      memory({{1}, Type::f32, Tag::a}, engine, Pointer(execution.input_scale));
   if (AddsBias(problem)) {
     arguments[DNNL_ARG_BIAS] = memory(RowMajor(1, request.n, TypeOf(problem.packed.bias_dtype)),
                                       engine, Pointer(problem.packed.bias));
   }
   if (HasStaticZeroPoint(request)) {
     arguments[DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC] =
-        memory({{1}, Type::s32, Tag::a}, engine, Pointer(input.zero_point));
+        memory({{1}, Type::s32, Tag::a}, engine, Pointer(execution.input_zero_point));
   }
 }
 
@@ -320,7 +342,9 @@ DType ResultOf(const PackedPlan& plan) {
 }  // namespace
 
 Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& problem) {
-  Result<PackedPlan> plan = IsW8A8(problem) ? PlanW8A8(engine, problem) : PlanW4(engine, problem);
+  Result<PackedPlan> plan = IsPlain(problem)  ? PlanPlain(engine, problem)
+                            : IsW8A8(problem) ? PlanW8A8(engine, problem)
+                                              : PlanW4(engine, problem);
   if (!plan.ok()) return plan;
   plan->info.implementation = plan->primitive.impl_info_str();
   plan->info.is_reference = IsReference(plan->primitive);
@@ -330,9 +354,8 @@ Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& p
   return plan;
 }
 
-Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
-                 const PackedProblem& problem, std::span<float> y) {
-  const Feed feed = FeedOf(plan, problem);
+Status SetWeights(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
+                  const PackedProblem& problem, OneDnnArguments& arguments) {
   const memory::desc weights = plan.primitive.weights_desc();
   // Sums behind the elements are not looked at when the elements are taken out of their blocks.
   const uint64_t bytes =
@@ -343,27 +366,52 @@ Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedP
         .Found(fmt::format("{} bytes", found))
         .Expected(fmt::format("{}", bytes));
   }
-  const DType result = ResultOf(plan);
-  std::vector<std::byte> stored(result == DType::kF32 ? 0 : y.size() * sizeof(uint16_t));
-  const StaticInput input{.scale = {problem.packed.input_scale},
-                          .zero_point = {problem.packed.input_zero_point}};
-  Arguments arguments = {
-      {DNNL_ARG_SRC, memory(plan.primitive.src_desc(), engine, const_cast<void*>(feed.x))},
-      {DNNL_ARG_WEIGHTS, plan.repacks ? Repacked(engine, stream, weights, problem)
-                                      : memory(weights, engine, Pointer(problem.packed.weight))},
-      {DNNL_ARG_DST, memory(plan.primitive.dst_desc(), engine,
-                            stored.empty() ? static_cast<void*>(y.data()) : stored.data())},
-      {DNNL_ARG_SCRATCHPAD, memory(plan.primitive.scratchpad_desc(), engine)}};
+  arguments[DNNL_ARG_WEIGHTS] = plan.repacks
+                                    ? Repacked(engine, stream, weights, problem)
+                                    : memory(weights, engine, Pointer(problem.packed.weight));
+  if (IsPlain(problem)) return {};
   if (IsW8A8(problem)) {
-    AddW8A8Arguments(engine, problem, input, arguments);
+    AddW8A8Parameters(engine, problem, arguments);
   } else {
-    AddW4Arguments(engine, problem, feed, arguments);
+    AddW4Parameters(engine, problem, arguments);
   }
-  dnnl::matmul(plan.primitive).execute(stream, arguments);
+  return {};
+}
+
+Result<PackedExecution> PrepareExecution(const dnnl::engine& engine, dnnl::stream& stream,
+                                         const PackedPlan& plan, const PackedProblem& problem,
+                                         std::span<float> y) {
+  PackedExecution execution;
+  void* const x = FeedOf(plan, problem, execution);
+  if (ResultOf(plan) != DType::kF32) execution.stored.resize(y.size() * sizeof(uint16_t));
+  void* const result =
+      execution.stored.empty() ? static_cast<void*>(y.data()) : execution.stored.data();
+  OneDnnArguments& arguments = execution.arguments;
+  arguments = {{DNNL_ARG_SRC, memory(plan.primitive.src_desc(), engine, x)},
+               {DNNL_ARG_DST, memory(plan.primitive.dst_desc(), engine, result)},
+               {DNNL_ARG_SCRATCHPAD, memory(plan.primitive.scratchpad_desc(), engine)}};
+  PREPACK_TRY(SetWeights(engine, stream, plan, problem, arguments));
+  if (IsW4A8(problem)) {
+    arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC] = memory(
+        RowMajor(problem.input.m, 1, Type::f32), engine, Pointer(execution.quantized.scales));
+  }
+  if (IsW8A8(problem) && !problem.request.scheme.activations.dynamic) {
+    AddStaticArguments(engine, problem, execution);
+  }
+  return execution;
+}
+
+Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
+                 const PackedProblem& problem, std::span<float> y) {
+  PREPACK_TRY_ASSIGN(const PackedExecution execution,
+                     PrepareExecution(engine, stream, plan, problem, y));
+  dnnl::matmul(plan.primitive).execute(stream, execution.arguments);
   stream.wait();
-  if (!stored.empty()) std::ranges::copy(LoadFloats(result, stored), y.begin());
+  if (!execution.stored.empty()) {
+    std::ranges::copy(LoadFloats(ResultOf(plan), execution.stored), y.begin());
+  }
   if (IsW8A8(problem) && problem.request.scheme.activations.dynamic) {
-    FinishDynamic(problem, feed.quantized, y);
+    FinishDynamic(problem, execution.quantized, y);
   }
   AddBiasAndRound(problem, y);
   return {};

@@ -4,10 +4,14 @@
 // Part of the module with oneDNN: see gemm/onednn/engine.h. The matmul primitives of the layouts
 // that oneDNN reads, on packed weights where they lie.
 
+#include <cstddef>
+#include <cstdint>
 #include <dnnl.hpp>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "prepack/gemm/activation_quantizers.h"
 #include "prepack/gemm/engine.h"
 
 namespace prepack {
@@ -19,9 +23,31 @@ struct PackedPlan {
   bool repacks = false;  // the primitive wants another form than the packed one
 };
 
+using OneDnnArguments = std::unordered_map<int, dnnl::memory>;
+
+// The arguments of one execution, and the memory of those that are made for it. They stay where
+// they are when it is moved. x of f32, and y of f32, are the caller's.
+struct PackedExecution {
+  QuantizedRows quantized;
+  std::vector<int8_t> s8;
+  std::vector<uint16_t> bf16;
+  // Static scale and zero point of the activations.
+  std::vector<float> input_scale;
+  std::vector<int32_t> input_zero_point;
+  std::vector<std::byte> stored;  // y, where the primitive does not write f32
+  OneDnnArguments arguments;
+};
+
 // The errors are those of GemmEngine::MultiplyPacked.
 Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& problem);
-// Requires operands that MakeKernelModel takes: their sizes are not looked at again.
+// Puts the packed weights, their scales and their zero points among the arguments.
+Status SetWeights(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
+                  const PackedProblem& problem, OneDnnArguments& arguments);
+// Here and below: requires operands that MakeKernelModel takes, whose sizes are not looked at
+// again.
+Result<PackedExecution> PrepareExecution(const dnnl::engine& engine, dnnl::stream& stream,
+                                         const PackedPlan& plan, const PackedProblem& problem,
+                                         std::span<float> y);
 Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
                  const PackedProblem& problem, std::span<float> y);
 

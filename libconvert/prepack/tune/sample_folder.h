@@ -1,0 +1,42 @@
+#ifndef PREPACK_TUNE_SAMPLE_FOLDER_H_
+#define PREPACK_TUNE_SAMPLE_FOLDER_H_
+
+// Some modules of a checkpoint as a checkpoint of their own, in a folder that is gone at the end:
+// so that what is measured is packed by the code that packs models, from the same weights.
+
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+// A folder with a name of its own, in the system's folder for temporary files (TMPDIR).
+class ScratchFolder {
+ public:
+  static Result<ScratchFolder> Create();
+  ScratchFolder(ScratchFolder&& other) noexcept;
+  ScratchFolder& operator=(ScratchFolder&&) = delete;
+  ~ScratchFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  OrderlyEnd orderly_end_;  // a request to stop waits until the folder is removed
+  std::filesystem::path path_;
+};
+
+// Writes the modules' tensors, biases included, and the configs of the checkpoint into the new
+// folder `to`.
+Status WriteSample(const Checkpoint& checkpoint, std::span<const QuantizedLinear* const> modules,
+                   const std::filesystem::path& to);
+
+}  // namespace prepack
+
+#endif  // PREPACK_TUNE_SAMPLE_FOLDER_H_

@@ -1,0 +1,85 @@
+#ifndef PREPACK_TUNE_TUNING_H_
+#define PREPACK_TUNE_TUNING_H_
+
+// The measurements of one run: packs the sample of every variant, and fills in the figures of the
+// candidates of every kind.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/tune/accuracy.h"
+#include "prepack/tune/kinds.h"
+#include "prepack/tune/sample_folder.h"
+#include "prepack/tune/tune.h"
+#include "prepack/tune/variants.h"
+#include "prepack/verify/second/decoder.h"
+
+namespace prepack {
+
+// A kind, and what its modules could become.
+struct KindInWork {
+  const TuneKind* kind = nullptr;
+  KindCandidates found;
+};
+
+class Tuning {
+ public:
+  // All arguments must outlive it.
+  Tuning(const TuneMachine& machine, const TuneOptions& options, const Checkpoint& checkpoint,
+         const QuantizedModel& model, Progress& progress);
+
+  // In this order. Packs the samples of all variants that a candidate comes from.
+  Status PackSamples(const std::vector<KindInWork>& kinds, std::vector<TuneVariant>& variants);
+  Status MeasureTimes(const std::vector<TuneVariant>& variants, std::vector<KindInWork>& kinds);
+  Status MeasureAccuracies(const std::vector<TuneVariant>& variants,
+                           std::vector<KindInWork>& kinds);
+
+ private:
+  // A product that was measured: the same one is not measured again.
+  struct KnownTime {
+    std::string target;
+    const Layout* layout = nullptr;
+    PackRequest request;
+    uint64_t rows = 0;
+    Result<Timing> timing = Timing{};
+    std::string implementation = {};
+    bool is_reference = false;
+  };
+  struct Rival;
+
+  Status PackSample(TuneVariant& variant, const std::filesystem::path& sample);
+  Status MeasureAccuracy(const KindInWork& kind, const TuneVariant& variant,
+                         const SecondDecoder& source, TuneCandidate& candidate);
+  Status MeasureShape(const std::vector<TuneVariant>& variants, KindInWork& kind,
+                      const TuneShape& shape, uint64_t rows);
+  // Prepares a rival's kernel, or says why it has none.
+  void PrepareRival(uint64_t rows, Rival& rival);
+  Status RaceRivals(uint64_t rows, std::vector<Rival>& rivals);
+  std::string WhyTooSlow(const Rival& rival, uint64_t rows) const;
+  const KnownTime* FindKnown(const std::string& target, const PackedModule& module,
+                             uint64_t rows) const;
+  KernelRuntime* RuntimeOf(const std::string& target, std::string& why_not) const;
+
+  const TuneMachine& machine_;
+  const TuneOptions& options_;
+  const Checkpoint& checkpoint_;
+  const QuantizedModel& model_;
+  Progress& progress_;
+  std::optional<ScratchFolder> scratch_;
+  std::optional<Checkpoint> recorded_;
+  std::vector<KnownTime> known_;
+  double seconds_of_cell_ = 0;  // for the rivals of one shape and batch
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_TUNE_TUNING_H_

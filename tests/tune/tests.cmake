@@ -1,0 +1,10 @@
+prepack_add_tests(tune
+  child_test.cpp
+  choose_test.cpp
+  cpus_test.cpp
+  decide_test.cpp
+  kinds_test.cpp
+  measure_test.cpp
+  python_runtime_test.cpp
+  timing_test.cpp
+  tune_test.cpp)

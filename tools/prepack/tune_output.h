@@ -1,0 +1,19 @@
+#ifndef PREPACK_TOOLS_PREPACK_TUNE_OUTPUT_H_
+#define PREPACK_TOOLS_PREPACK_TUNE_OUTPUT_H_
+
+// What `prepack tune` prints: text for people, and the document of --json.
+
+#include <string>
+
+#include "prepack/container/json.h"
+#include "prepack/tune/report.h"
+
+namespace prepack::cli {
+
+// `scheme_file`: where the schemes were written to; empty: nowhere.
+std::string TuneText(const TuneReport& report, const std::string& scheme_file);
+Json TuneJson(const TuneReport& report);
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_PREPACK_TUNE_OUTPUT_H_

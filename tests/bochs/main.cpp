@@ -175,6 +175,8 @@ void CheckColumns(Isa isa, size_t channels) {
                          out.words(), channels + 1);
     kernels.join_awq_columns(input.bytes, stride, 2, channels, out.words() + 3 * channels,
                              channels + 1);
+    kernels.split_ordered_columns(input.data(), 4 * channels, 2, channels,
+                                  out.bytes + 24 * channels, stride);
   }
   Check("columns", isa, channels);
 }

@@ -68,6 +68,29 @@ TEST_CASE("joining split columns picks input channels, on every instruction set"
   }
 }
 
+TEST_CASE("columns that are split in order have two neighbouring channels per byte") {
+  SplitMix64 random(24);
+  for (const Isa isa : SupportedIsas()) {
+    for (const size_t channels : {size_t{8}, size_t{64}, size_t{72}, size_t{200}}) {
+      CAPTURE(IsaName(isa), channels);
+      constexpr size_t kRows = 5;
+      const size_t stride = channels + 3;
+      const std::vector<uint32_t> words = RandomWords(kRows * stride, random);
+      const size_t column_stride = ColumnBytes(channels) + 5;
+      std::vector<uint8_t> columns(8 * kRows * column_stride, 0xA5);
+      KernelsFor(isa).split_ordered_columns(Bytes(words), 4 * stride, kRows, channels,
+                                            columns.data(), column_stride);
+      for (size_t k = 0; k < 8 * kRows; ++k) {
+        for (size_t n = 0; n < channels; ++n) {
+          const unsigned code = columns[k * column_stride + n / 2] >> (4 * (n % 2)) & 15U;
+          REQUIRE(code == WordCode(words, stride, n, k));
+        }
+        CHECK(columns[(k + 1) * column_stride - 1] == 0xA5);  // behind a column
+      }
+    }
+  }
+}
+
 TEST_CASE("every instruction set joins columns of AWQ as its order of nibbles says") {
   SplitMix64 random(22);
   constexpr std::array<size_t, 8> kNibble = {0, 4, 1, 5, 2, 6, 3, 7};

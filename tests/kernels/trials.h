@@ -129,6 +129,19 @@ inline Trial split_columns(const TrialShape& shape) {
   return SplitAndJoin(shape, true);
 }
 
+inline Trial split_ordered_columns(const TrialShape& shape) {
+  const size_t rows = 1 + shape.rows / 8;
+  const size_t channels = kColumnChannels * (1 + shape.cols / kColumnChannels);
+  const size_t row_stride = 4 * channels + shape.in_gap;
+  const size_t column_stride = ColumnBytes(channels) + shape.out_gap;
+  return {.in_bytes = StridedSize(rows, 4 * channels, row_stride),
+          .out_bytes = StridedSize(8 * rows, ColumnBytes(channels), column_stride),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.split_ordered_columns(As<std::byte>(in), row_stride, rows, channels, out,
+                                          column_stride);
+          }};
+}
+
 inline Trial join_columns(const TrialShape& shape) {
   return SplitAndJoin(shape, false);
 }
@@ -523,6 +536,7 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"widen_codes", "codes of 2 bits", {.rows = 32, .cols = 8192}},
     {"widen_codes", "codes of 3 bits", {.rows = 32, .cols = 2048, .option = 1}},
     {"join_columns", "columns, split and joined", {.rows = 24, .cols = 8184}},
+    {"split_ordered_columns", "columns in order", {.rows = 24, .cols = 8184}},
     {"join_awq_columns", "columns of AWQ", {.rows = 64, .cols = 4088}},
     {"rows_to_words", "nibbles, 16 rows, kernel", {.cols = 16384}},
     {"words_to_rows", "nibbles, 16 rows, kernel, back", {.cols = 16384}},

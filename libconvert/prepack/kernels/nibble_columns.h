@@ -8,7 +8,8 @@
 //
 // As columns, codes move along K by copying whole columns: that is how activation order is applied
 // without touching single codes. Where a channel lies in a column is known to SplitColumns and
-// JoinColumns of one instruction set only, called with the same number of channels. AWQ's GEMM
+// JoinColumns of one instruction set only, called with the same number of channels. The columns of
+// SplitOrderedColumns hold channels in order, an even one in the low half of a byte. AWQ's GEMM
 // layout is columns in an order of its own (awq.h).
 
 #include <cstddef>

@@ -51,6 +51,11 @@ void SplitColumns(const std::byte* words, size_t row_stride, size_t rows, size_t
   }
 }
 
+void SplitOrderedColumns(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                         uint8_t* columns, size_t column_stride) {
+  SplitColumns(words, row_stride, rows, channels, columns, column_stride);
+}
+
 void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* picks, size_t rows,
                  size_t channels, uint32_t* words, size_t words_stride) {
   for (size_t r = 0; r < rows; ++r) {
@@ -230,6 +235,37 @@ template <size_t kRegisterBit>
   }
 }
 
+// Exchanges the bit kRegisterBit of the register with the highest one of the byte in its lane, and
+// moves it to the place of `kBytes`.
+template <size_t kRegisterBit, size_t kBytes>
+[[gnu::always_inline]] inline void InsertBit(ColumnsBlock& block) {
+  for (size_t i = 0; i < kInputs; ++i) {
+    if ((i & kRegisterBit) != 0) continue;
+    const Vector low = UnpackLow<kBytes>(block.reg[i], block.reg[i + kRegisterBit]);
+    block.reg[i + kRegisterBit] = UnpackHigh<kBytes>(block.reg[i], block.reg[i + kRegisterBit]);
+    block.reg[i] = low;
+  }
+}
+
+// (c4 c3 c2; c5; c1 c0 k2 k1; k0) → (k1 k2 k0; c5; c4 c3 c2 c1; c0)
+[[gnu::always_inline]] inline void SplitOrderedBlock(const std::byte* words, uint8_t* columns,
+                                                     size_t column_stride) {
+  constexpr size_t kOrder[kInputs] = {0, 1, 4, 5, 2, 3, 6, 7};  // k1 k2 k0 → k2 k1 k0
+  // c1 c0 k2 k1 → c0 k2 k1 c1
+  const Vector by_input =
+      Repeat(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+  ColumnsBlock block;
+  for (size_t i = 0; i < kInputs; ++i) {
+    const std::byte* from = words + i * kLaneBytes;
+    block.reg[i] = ShuffleBytes(LoadTwoLanes(from, from + kInputs * kLaneBytes), by_input);
+  }
+  InsertBit<1, 2>(block);  // (c4 c3 c0; c5; k2 k1 c2 c1; k0)
+  SwapHalves<1>(block);    // (c4 c3 k0; …; c0)
+  InsertBit<2, 4>(block);  // (c4 k2 k0; c5; k1 c3 c2 c1; c0)
+  InsertBit<4, 8>(block);  // (k1 k2 k0; c5; c4 c3 c2 c1; c0)
+  for (size_t i = 0; i < kInputs; ++i) Store(columns + kOrder[i] * column_stride, block.reg[i]);
+}
+
 // (k2 k1 k0; lane; b3 b2 b1 b0; half) → (b3 b2 half; lane; b1 b0 k2 k1; k0): words of one channel.
 [[gnu::always_inline]] inline void JoinBlock(ColumnsBlock& block) {
   SwapHalves<1>(block);
@@ -273,21 +309,48 @@ size_t WholeBlocks(size_t channels) {
 
 #ifndef PREPACK_VBMI
 
-void SplitColumns(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
-                  uint8_t* columns, size_t column_stride) {
+namespace {
+
+using BlockSplitter = void(const std::byte* words, uint8_t* columns, size_t column_stride);
+
+// Splits whole blocks; returns how many channels they have.
+template <BlockSplitter kSplit>
+size_t SplitBlocks(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                   uint8_t* columns, size_t column_stride) {
   const size_t whole = WholeBlocks(channels);
   for (size_t r = 0; r < rows; ++r) {
     const size_t ahead = r + kRowsAhead < rows ? r + kRowsAhead : rows - 1;
     for (size_t n = 0; n < whole; n += kBlockChannels) {
       const size_t at = n * kWideWordBytes;
       PrefetchRows(words + ahead * row_stride + at, 0, 1, kInputs * kVectorBytes);
-      SplitBlock(words + r * row_stride + at, columns + r * kInputs * column_stride + n / 2,
-                 column_stride);
+      kSplit(words + r * row_stride + at, columns + r * kInputs * column_stride + n / 2,
+             column_stride);
     }
   }
+  return whole;
+}
+
+}  // namespace
+
+void SplitColumns(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                  uint8_t* columns, size_t column_stride) {
+  const size_t whole =
+      SplitBlocks<SplitBlock>(words, row_stride, rows, channels, columns, column_stride);
   Below().split_columns(words + whole * kWideWordBytes, row_stride, rows, channels - whole,
                         columns + whole / 2, column_stride);
 }
+
+#ifndef PREPACK_AVX512
+
+void SplitOrderedColumns(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                         uint8_t* columns, size_t column_stride) {
+  const size_t whole =
+      SplitBlocks<SplitOrderedBlock>(words, row_stride, rows, channels, columns, column_stride);
+  Below().split_ordered_columns(words + whole * kWideWordBytes, row_stride, rows, channels - whole,
+                                columns + whole / 2, column_stride);
+}
+
+#endif
 
 void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* picks, size_t rows,
                  size_t channels, uint32_t* words, size_t words_stride) {

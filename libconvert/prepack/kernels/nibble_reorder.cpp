@@ -23,6 +23,18 @@ void NibblesOfBytes(std::span<const uint32_t> order, std::span<uint32_t> nibbles
   }
 }
 
+void PickColumns(const std::byte* columns, size_t column_bytes, std::span<const uint32_t> order,
+                 std::byte* out) {
+  constexpr size_t kChunk = 32;  // a copy of known size is two instructions
+  const size_t whole = column_bytes / kChunk * kChunk;
+  for (const uint32_t k : order) {
+    const std::byte* from = columns + k * column_bytes;
+    for (size_t i = 0; i < whole; i += kChunk) std::memcpy(out + i, from + i, kChunk);
+    if (whole < column_bytes) std::memcpy(out + whole, from + whole, column_bytes - whole);
+    out += column_bytes;
+  }
+}
+
 NibbleReorder::NibbleReorder(uint64_t word_rows, uint64_t channels)
     : kernels_(Kernels()),
       channels_(channels),

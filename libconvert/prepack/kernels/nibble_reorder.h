@@ -18,6 +18,10 @@ namespace prepack {
 // which makes two `nibbles` of it.
 void NibblesOfBytes(std::span<const uint32_t> order, std::span<uint32_t> nibbles);
 
+// Copies columns order[0], order[1], … of `column_bytes` each, which lie back to back.
+void PickColumns(const std::byte* columns, size_t column_bytes, std::span<const uint32_t> order,
+                 std::byte* out);
+
 class NibbleReorder {
  public:
   // For 8 · `word_rows` input channels of `channels` output channels.

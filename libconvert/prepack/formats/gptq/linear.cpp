@@ -216,6 +216,41 @@ Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) co
   return {};
 }
 
+// Words of eight codes of four bits are eight columns of as many output channels.
+bool Linear::HasColumns(const PanelRange& range) const {
+  if (scheme_.bits != 4 || unit_.stored_words != 1 || unit_.wide_words != 1) return false;
+  if (range.rows % kColumnChannels != 0) return false;
+  if (reordered()) return range.cols % 2 == 0;
+  return range.k0 % kCodesPerWideWord == 0 && range.cols % kCodesPerWideWord == 0;
+}
+
+Status Linear::ReadColumns(const PanelRange& range, std::span<std::byte> out) const {
+  if (!HasColumns(range)) return QuantizedLinear::ReadColumns(range, out);
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  if (!reordered()) return ReadStoredColumns(range, out.data());
+
+  PREPACK_TRY_ASSIGN(const SharedOrder read, KOrder());
+  const uint64_t stored_k = CeilDiv(k_, unit_.codes) * unit_.codes;
+  const size_t column_bytes = ColumnBytes(range.rows);
+  Scratch<std::byte> columns(stored_k * column_bytes);
+  PREPACK_TRY(ReadStoredColumns({.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = stored_k},
+                                columns.data()));
+  PickColumns(columns.data(), column_bytes, std::span(*read).subspan(range.k0, range.cols),
+              out.data());
+  return {};
+}
+
+// All codes of some words, in the order of the file.
+Status Linear::ReadStoredColumns(const PanelRange& range, std::byte* out) const {
+  const uint64_t first = range.k0 / unit_.codes;
+  return VisitUnits(range, first, first + range.cols / unit_.codes,
+                    [&](const std::byte* words, size_t stride, uint64_t /*unit*/, uint64_t count) {
+                      Kernels().split_ordered_columns(words, stride, count, range.rows, U8(out),
+                                                      ColumnBytes(range.rows));
+                    });
+}
+
 void Linear::Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
                      uint64_t k0, std::span<std::byte> out) const {
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);

@@ -41,6 +41,8 @@ class Linear final : public StoredLinear {
   explicit Linear(const InStoredOrder& other);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  bool HasColumns(const PanelRange& range) const override;
+  Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   // Of a symmetric module, checks that the stored zero points say so too.
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
@@ -69,6 +71,7 @@ class Linear final : public StoredLinear {
   Status ReadDense(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadNatural(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadStoredColumns(const PanelRange& range, std::byte* out) const;
   // Puts widened words [words, channels], rows `stride` bytes apart, whose first code is input
   // channel k0, into the panel; what lies outside it is left out.
   void Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,

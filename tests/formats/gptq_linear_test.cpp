@@ -32,6 +32,24 @@ void CheckPanel(const QuantizedLinear& linear, const GptqExample& x, const Panel
   CHECK(wrong == 0);
 }
 
+void CheckColumns(const QuantizedLinear& linear, const GptqExample& x, const PanelRange& range) {
+  CAPTURE(range.n0, range.rows, range.k0, range.cols);
+  REQUIRE(linear.HasColumns(range));
+  std::vector<std::byte> columns(range.cols * range.rows / 2, std::byte{0xA5});
+  RequireOk(linear.ReadColumns(range, columns));
+  const SharedOrder order = Value(linear.KOrder());
+  size_t wrong = 0;
+  for (uint64_t col = 0; col < range.cols; ++col) {
+    const uint64_t j = range.k0 + col;
+    const uint64_t k = order->empty() ? j : (*order)[j];
+    for (uint64_t row = 0; row < range.rows; ++row) {
+      const auto two = std::to_integer<unsigned>(columns[(col * range.rows + row) / 2]);
+      wrong += (two >> row % 2 * 4 & 15U) != x.codes[k * x.n + range.n0 + row] ? 1 : 0;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
 void CheckExample(const GptqExample& x, uint64_t seed) {
   CAPTURE(x.n, x.k, x.bits, x.group_size, x.symmetric, x.stored_zeros, x.planar, seed);
   TempFolder temp;
@@ -118,6 +136,39 @@ TEST_CASE("panels longer than what is read at once are whole") {
   CheckExample(x, 3);
   x.Shuffle(4);
   CheckExample(x, 4);
+}
+
+TEST_CASE("GPTQ modules of 4 bits can be read by input channel, in activation order as well") {
+  GptqExample x;
+  x.n = 200;
+  x.k = 192;
+  x.group_size = 32;
+  x.Randomize(7, 1);
+  for (const bool act_order : {false, true}) {
+    if (act_order) x.Shuffle(7);
+    const TempFolder temp;
+    MakeGptq(x).Write(temp.path());
+    const OpenedModel opened = MustOpen(temp.path());
+    const QuantizedLinear& linear = opened.Module(kGptqModule);
+    CheckColumns(linear, x, {0, x.n, 0, x.k});
+    CheckColumns(linear, x, {8, 0, 0, x.k});
+    SplitMix64 random(8);
+    const uint64_t step = act_order ? 2 : 8;  // in the order of the file whole words only
+    for (int i = 0; i < 12; ++i) {
+      const uint64_t n0 = random.Below(x.n);
+      const uint64_t k0 = random.Below(x.k / step) * step;
+      CheckColumns(linear, x,
+                   {n0, (x.n - n0) / 8 * 8, k0, step * (1 + random.Below((x.k - k0) / step))});
+    }
+    CHECK(linear.HasColumns({0, 8, 2, 8}) == act_order);
+    CHECK(linear.HasColumns({0, 8, 0, 2}) == act_order);
+    CHECK_FALSE(linear.HasColumns({0, 8, 0, 7}));
+    CHECK_FALSE(linear.HasColumns({0, 4, 0, 8}));
+    std::vector<std::byte> columns(32);
+    CheckError(linear.ReadColumns({0, 4, 0, 8}, std::span(columns).first(16)), ErrorKind::kUsage,
+               "does not store its codes by input channel");
+    CheckError(linear.ReadColumns({200, 8, 0, 8}, columns), ErrorKind::kUsage, "does not fit");
+  }
 }
 
 TEST_CASE("a panel that does not fit is a usage error") {

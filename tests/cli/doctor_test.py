@@ -186,7 +186,9 @@ class DoctorTest(harness.ToolTest):
         document = json.loads(text)
         (layout,) = document["layouts"]
         fingerprint = document["layouts"][layout]["fingerprint"]
-        self.assertEqual(self.findings(self.diagnose(packed)), [])
+        # What this CPU would run better with depends on the CPU.
+        found = [finding for finding in self.findings(self.diagnose(packed)) if finding[0] != "advice"]
+        self.assertEqual(found, [])
         damaged = text.replace(fingerprint, fingerprint[::-1])
         (packed / "prepack.json").write_text(self.with_hash(damaged))
         report = self.diagnose(packed, code=1)

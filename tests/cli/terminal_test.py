@@ -128,8 +128,8 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(len(packed), 11)  # 7 modules, 4 other tensors
         self.assertTrue(any(re.match(r"packing    \d+\.\d s  1\.5 MB ", line) for line in lines))
         verified = in_pipe("verify", self.folder / "out", "--skip", "gemm", "--verbose")
-        self.assertIn("integrity config.json\n", verified.stderr)
-        self.assertIn("exactness model.layers.0.mlp.down_proj\n", verified.stderr)
+        self.assertIn("verifying config.json\n", verified.stderr)
+        self.assertIn("verifying model.layers.0.mlp.down_proj\n", verified.stderr)
         clash = in_pipe("verify", self.folder / "out", "--verbose", "--quiet")
         self.assertEqual(clash.returncode, 2)
 

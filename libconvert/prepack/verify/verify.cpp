@@ -19,6 +19,7 @@
 
 #include "prepack/base/hash.h"
 #include "prepack/base/isa.h"
+#include "prepack/base/parallel.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
@@ -216,7 +217,7 @@ Status Verification::PrepareExactness() {
   model_.emplace(std::move(model));
   exactness_.emplace(folder_, *source_, *model_, sample(), progress_);
   exactness_->Share(measured_);
-  const Status compared = exactness_->CompareRecords();
+  Status compared = exactness_->CompareRecords();
   if (!compared.ok()) exactness_.reset();
   return compared;
 }

@@ -34,7 +34,7 @@ Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest man
 }
 
 Status ConversionCheck::ModuleIsWritten(const std::string& module) {
-  return verification_ ? verification_->pass().RunModule(modules_.at(module), 1) : Status();
+  return verification_ ? verification_->pass().RunModule(modules_.at(module)) : Status();
 }
 
 Status ConversionCheck::TensorIsWritten(const std::string& tensor) {

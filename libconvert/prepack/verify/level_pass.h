@@ -118,6 +118,10 @@ class LevelPass {
   // Looks at a module, or at a tensor that passes through, by its number in the manifest. From any
   // thread, each once. Failures of the checkpoints are noted; any other ends the pass.
   Status RunModule(size_t index, unsigned threads);
+  // As many threads as it gets where all modules are looked at.
+  Status RunModule(size_t index) {
+    return RunModule(index, ShareOf(resources_.needs[index], resources_, modules_.size()).threads);
+  }
   Status RunTensor(size_t index);
   // Then: looks at all that have not been looked at, in the order of the folder.
   Status RunRest();

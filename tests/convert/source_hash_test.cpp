@@ -10,7 +10,9 @@ namespace {
 TensorHashes HashAll(const Checkpoint& checkpoint, unsigned threads) {
   Progress progress;
   TensorHashes hashes(checkpoint);
-  REQUIRE(HashTensors(threads, progress, hashes).ok());
+  std::vector<const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : checkpoint.tensors()) tensors.push_back(&tensor);
+  REQUIRE(HashTensors(std::move(tensors), threads, progress, hashes).ok());
   return hashes;
 }
 

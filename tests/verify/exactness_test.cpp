@@ -65,6 +65,27 @@ TEST_CASE("a folder that is its source passes in all of its modules") {
   }
 }
 
+TEST_CASE("records that are compared twice are told of once") {
+  TempFolder temp;
+  PackRealCheckpoint(temp);
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  const Checkpoint source = Value(Checkpoint::Open(Fixture("checkpoints/ct-w8a8-dynamic")));
+  const QuantizedModel model = Value(ReadQuantizedModel(source));
+  Progress progress;
+  ExactnessCheck check(folder, source, model, nullptr, progress);
+  RequireOk(check.CompareRecords());
+  RequireOk(check.CompareRecords());
+  CHECK_FALSE(check.SourceHoldsModules());
+  ModuleFigures figures;
+  for (const auto& [name, record] : folder.manifest().modules) figures[name];
+  const LevelResult result = Value(check.Finish(1, figures));
+  const auto of_scheme = std::ranges::count_if(result.problems, [](const Problem& problem) {
+    return problem.module == kOther &&
+           problem.message == "the source has another shape or scheme than the manifest";
+  });
+  CHECK(of_scheme == 1);
+}
+
 TEST_CASE("what differs is told of its module") {
   TempFolder temp;
   PackRealCheckpoint(temp);

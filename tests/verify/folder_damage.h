@@ -12,6 +12,7 @@
 
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/output_hash.h"
 #include "status_matchers.h"
 
 namespace prepack::testing {
@@ -45,6 +46,15 @@ inline void FlipBits(const std::filesystem::path& folder, const TensorRecord& pa
   std::vector<char> byte = ReadBytes(folder, part, offset, 1);
   byte[0] = static_cast<char>(byte[0] ^ mask);
   WriteBytes(folder, part, offset, byte);
+}
+
+// The hashes that a shard has now.
+inline ShardHashes HashesOfShard(const File& file, const SafetensorsHeader& header) {
+  Progress progress;
+  const auto hash_of = [&](const TensorInfo& tensor, PageBuffer& buffer) {
+    return HashRange(RangeOf(file, header, tensor), buffer, progress);
+  };
+  return Value(HashShard(file, header, hash_of, progress));
 }
 
 // Replaces the manifest by one with the right hash of itself.

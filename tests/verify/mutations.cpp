@@ -198,7 +198,7 @@ void Mutant::Rehash() {
   Progress progress;
   const Result<SafetensorsHeader> header = ReadSafetensorsHeader(file);
   if (header.ok()) {
-    const ShardHashes hashes = Value(HashShard(file, *header, progress));
+    const ShardHashes hashes = HashesOfShard(file, *header);
     record = hashes.file;
     for (auto& [name, module] : manifest_.modules) {
       for (auto& [part, tensor] : module.parts) Locate(*header, hashes, tensor);

@@ -53,14 +53,13 @@ std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tenso
 }
 
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
-                              Progress& progress) {
+                              ShardTensorHasher hash_of, Progress& progress) {
   PageBuffer buffer;
   PREPACK_TRY_ASSIGN(const Hash128 of_header,
                      HashRange({file, 0, header.data_start}, buffer, progress));
   ShardHashes hashes;
   for (const TensorInfo& tensor : header.tensors) {
-    PREPACK_TRY_ASSIGN(const Hash128 hash,
-                       HashRange(RangeOf(file, header, tensor), buffer, progress));
+    PREPACK_TRY_ASSIGN(const Hash128 hash, hash_of(tensor, buffer));
     hashes.tensors.push_back(hash);
   }
   hashes.file = {file.size(), ShardHash(of_header, hashes.tensors)};

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/hash.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/progress.h"
@@ -88,8 +89,11 @@ struct ShardHashes {
   std::vector<Hash128> tensors;  // in the order of header.tensors
 };
 
+// The hash of one tensor of a shard.
+using ShardTensorHasher =
+    FunctionRef<Result<Hash128>(const TensorInfo& tensor, PageBuffer& buffer)>;
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
-                              Progress& progress);
+                              ShardTensorHasher hash_of, Progress& progress);
 
 // What the manifest calls the hash of a shard: xxh3-128 of the lines
 //

@@ -54,23 +54,7 @@ std::string SourceIdentity(const Checkpoint& checkpoint) {
   return hasher.HexDigest();
 }
 
-Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes) {
-  std::vector<const StoredTensor*> all;
-  for (const StoredTensor& tensor : hashes.checkpoint().tensors()) all.push_back(&tensor);
-  return HashTensors(std::move(all), threads, progress, hashes);
-}
-
-Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
-                   TensorHashes& hashes) {
-  std::vector<const StoredTensor*> tensors;
-  for (const std::string& name : names) {
-    const StoredTensor* tensor = hashes.checkpoint().Find(name);
-    if (tensor != nullptr) tensors.push_back(tensor);
-  }
-  return HashTensors(std::move(tensors), threads, progress, hashes);
-}
-
-Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
+Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, TensorHasher hash_of,
                    TensorHashes& hashes) {
   std::erase_if(tensors,
                 [&](const StoredTensor* tensor) { return hashes.Of(*tensor).has_value(); });
@@ -78,13 +62,19 @@ Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, P
   std::ranges::stable_sort(tensors, std::greater<>(), &StoredTensor::bytes);
 
   std::vector<PageBuffer> buffers(threads);
-  return ParallelFor(tensors.size(), threads, [&](size_t index, unsigned worker) {
-    const StoredTensor& tensor = *tensors[index];
-    PREPACK_TRY_ASSIGN(const Hash128 hash,
-                       HashRange(RangeOf(hashes.checkpoint(), tensor), buffers[worker], progress));
-    hashes.Set(tensor, hash);
-    return Status();
+  return ParallelFor(tensors.size(), threads, [&](size_t index, unsigned worker) -> Status {
+    PREPACK_TRY_ASSIGN(const Hash128 hash, hash_of(*tensors[index], buffers[worker]));
+    hashes.Set(*tensors[index], hash);
+    return {};
   });
+}
+
+Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
+                   TensorHashes& hashes) {
+  const auto hash_of = [&](const StoredTensor& tensor, PageBuffer& buffer) {
+    return HashRange(RangeOf(hashes.checkpoint(), tensor), buffer, progress);
+  };
+  return HashTensors(std::move(tensors), threads, hash_of, hashes);
 }
 
 Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,

@@ -10,12 +10,13 @@
 
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/hash.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -54,14 +55,15 @@ class TensorHashes {
   std::vector<std::optional<Hash128>> hashes_;  // in the order of the checkpoint's tensors
 };
 
-// Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
-// those of `names` that it has, or some, each once.
-Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes);
-Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
-                   TensorHashes& hashes);
+// Hashes those of the tensors that `hashes` does not have yet, each once, on `threads` threads.
 Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
                    TensorHashes& hashes);
-// The same, as a separate stage of the progress display.
+// The same, where a hash comes from `hash_of`: called from any thread, which has the buffer for
+// itself.
+using TensorHasher = FunctionRef<Result<Hash128>(const StoredTensor& tensor, PageBuffer& buffer)>;
+Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, TensorHasher hash_of,
+                   TensorHashes& hashes);
+// The first, as a separate stage of the progress display.
 Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,
                           Progress& progress, TensorHashes& hashes);
 

@@ -45,7 +45,8 @@ class ExactnessCheck {
   uint64_t bytes() const;
 
   // First: compares what the manifest says of the modules with what the source has in their place.
-  // Reads no weights. kMalformed or kUnsupported when a module cannot be opened.
+  // Reads no weights. May be called once more if the manifest has changed. kMalformed or
+  // kUnsupported when a module cannot be opened.
   Status CompareRecords();
   // Does the source hold every module of the sample, with the shape and the scheme that it was
   // packed in?

@@ -171,13 +171,8 @@ Status FileCheck::HashAll(const File& file) {
   return HashPieces(file, **header_);
 }
 
-// As HashShard of packed/output_hash.h, without reading again what is known.
 Status FileCheck::HashPieces(const File& file, const SafetensorsHeader& header) {
-  PageBuffer buffer;
-  PREPACK_TRY_ASSIGN(const Hash128 of_header,
-                     HashRange({file, 0, header.data_start}, buffer, progress_));
-  std::vector<Hash128> of_tensors;
-  for (const TensorInfo& tensor : header.tensors) {
+  const auto hash_of = [&](const TensorInfo& tensor, PageBuffer& buffer) -> Result<Hash128> {
     const std::pair place(header.data_start + tensor.begin, tensor.bytes());
     const std::string range = UnitOfRange(name_, place.first, place.second);
     const auto hash_range = [&]() -> Result<Hash128> {
@@ -188,9 +183,10 @@ Status FileCheck::HashPieces(const File& file, const SafetensorsHeader& header) 
         const Hash128 hash,
         measured_.Of<Hash128>({.kind = "bytes", .name = range, .unit = range}, hash_range));
     hashes_.emplace(place, hash);
-    of_tensors.push_back(hash);
-  }
-  file_hash_ = ShardHash(of_header, of_tensors);
+    return hash;
+  };
+  PREPACK_TRY_ASSIGN(ShardHashes hashed, HashShard(file, header, hash_of, progress_));
+  file_hash_ = std::move(hashed.file.xxh3_128);
   return {};
 }
 

@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "prepack/base/memory.h"
-#include "prepack/base/parallel.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/integrity.h"
 
@@ -269,22 +266,13 @@ Result<std::string> HashFileTogether(const File& file, const std::string& name,
 
 Status HashSourceTogether(std::vector<const StoredTensor*> tensors, Measurements& measured,
                           unsigned threads, Progress& progress, TensorHashes& hashes) {
-  if (measured.whole()) return HashTensors(std::move(tensors), threads, progress, hashes);
-  std::erase_if(tensors,
-                [&](const StoredTensor* tensor) { return hashes.Of(*tensor).has_value(); });
-  std::ranges::stable_sort(tensors, std::greater<>(), &StoredTensor::bytes);
-  std::vector<PageBuffer> buffers(threads);
-  return ParallelFor(tensors.size(), threads, [&](size_t index, unsigned worker) -> Status {
-    const StoredTensor& tensor = *tensors[index];
+  const auto hash_of = [&](const StoredTensor& tensor, PageBuffer& buffer) {
     const std::string unit = UnitOfTensor(tensor.name);
-    PREPACK_TRY_ASSIGN(
-        const Hash128 hash,
-        measured.Of<Hash128>({.kind = "source", .name = tensor.name, .unit = unit}, [&] {
-          return HashRange(RangeOf(hashes.checkpoint(), tensor), buffers[worker], progress);
-        }));
-    hashes.Set(tensor, hash);
-    return {};
-  });
+    return measured.Of<Hash128>({.kind = "source", .name = tensor.name, .unit = unit}, [&] {
+      return HashRange(RangeOf(hashes.checkpoint(), tensor), buffer, progress);
+    });
+  };
+  return HashTensors(std::move(tensors), threads, hash_of, hashes);
 }
 
 }  // namespace prepack

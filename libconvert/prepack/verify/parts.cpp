@@ -12,6 +12,7 @@
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/measurements.h"
+#include "prepack/verify/level_pass.h"
 #include "prepack/verify/measured.h"
 
 namespace prepack {
@@ -85,9 +86,7 @@ Result<PartReport> VerifyPart(const VerifyOptions& options, const Part& part, Pr
   const Status status = VerifyWith(options, folder, measured, progress).status();
   // What is wrong with the input stops the merge at the same place, with the same error or, if
   // another part found damage before, with a verdict.
-  const bool of_the_input = !status.ok() && (status.kind() == ErrorKind::kMalformed ||
-                                             status.kind() == ErrorKind::kUnsupported);
-  if (!status.ok() && !of_the_input) return status;
+  if (!status.ok() && !IsOfTheCheckpoints(status)) return status;
   return measured.Report(identity);
 }
 

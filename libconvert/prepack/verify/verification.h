@@ -83,7 +83,7 @@ class Verification {
   bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
   ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
                           const QuantizedModel* model) const;
-  ModuleNeed NeedOfLargest(const QuantizedModel* model) const;
+  std::vector<ModuleNeed> NeedsOfModules(const QuantizedModel* model) const;
   Result<unsigned> ThreadsFor(const ModuleNeed& largest, uint64_t beside) const;
   Result<PassResources> Resources(std::span<const ModuleNeed> needs) const;
   ProductOptions ProductChoice() const;

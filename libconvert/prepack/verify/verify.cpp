@@ -70,6 +70,19 @@ constexpr uint64_t kReportMemory = uint64_t{8} << 20;
 constexpr uint64_t kPassMemory = uint64_t{64} << 20;
 constexpr uint64_t kPassMemoryOfThread = uint64_t{8} << 20;
 
+ModuleNeed LargestOf(std::span<const ModuleNeed> needs) {
+  const auto include = [](const MemoryNeed& own, MemoryNeed& largest) {
+    largest.shared = std::max(largest.shared, own.shared);
+    largest.per_thread = std::max(largest.per_thread, own.per_thread);
+  };
+  ModuleNeed largest;
+  for (const ModuleNeed& need : needs) {
+    include(need.compared, largest.compared);
+    include(need.multiplied, largest.multiplied);
+  }
+  return largest;
+}
+
 LevelResult NotRun(std::string reason) {
   return {.state = LevelState::kNotRun, .reason = std::move(reason)};
 }
@@ -104,6 +117,7 @@ void Verification::Begin() {
 ModuleNeed Verification::NeedOfModule(const std::string& name, const ModuleRecord& record,
                                       const QuantizedModel* model) const {
   ModuleNeed need{.compared = {.shared = 0, .per_thread = kReadingMemory}, .multiplied = {}};
+  if (!Runs(Level::kExactness) && !Multiplies()) return need;
   const Result<PackedModule> packed = PackedModule::Open(folder_, name, record);
   if (!packed.ok()) return need;  // for the levels to report
   const QuantizedLinear* linear = model != nullptr ? model->Find(name) : nullptr;
@@ -116,19 +130,12 @@ ModuleNeed Verification::NeedOfModule(const std::string& name, const ModuleRecor
   return need;
 }
 
-ModuleNeed Verification::NeedOfLargest(const QuantizedModel* model) const {
-  const auto include = [](const MemoryNeed& own, MemoryNeed& largest) {
-    largest.shared = std::max(largest.shared, own.shared);
-    largest.per_thread = std::max(largest.per_thread, own.per_thread);
-  };
-  ModuleNeed largest;
+std::vector<ModuleNeed> Verification::NeedsOfModules(const QuantizedModel* model) const {
+  std::vector<ModuleNeed> needs;
   for (const auto& [name, record] : folder_.manifest().modules) {
-    if (!InSample(sample(), name)) continue;
-    const ModuleNeed own = NeedOfModule(name, record, model);
-    include(own.compared, largest.compared);
-    include(own.multiplied, largest.multiplied);
+    needs.push_back(InSample(sample(), name) ? NeedOfModule(name, record, model) : ModuleNeed());
   }
-  return largest;
+  return needs;
 }
 
 // With a limit as many threads as the largest module leaves room for, beside what is not of
@@ -152,7 +159,7 @@ Result<PassResources> Verification::Resources(std::span<const ModuleNeed> needs)
     const unsigned threads = ThreadCount(options_.jobs);
     return PassResources{threads, kPassMemory + threads * kPassMemoryOfThread, needs};
   }
-  const ModuleNeed largest = NeedOfLargest(model_ ? &*model_ : nullptr);
+  const ModuleNeed largest = LargestOf(needs);
   PREPACK_TRY_ASSIGN(const unsigned threads, ThreadsFor(largest, 0));
   return PassResources{threads, largest.Of(threads), needs};
 }
@@ -168,7 +175,7 @@ Status Verification::CheckLimit() const {
     if (read.ok()) model.emplace(*std::move(read));
   }
   const uint64_t beside = kReportMemory + (StartsEngine() ? kEngineMemory : 0);
-  return ThreadsFor(NeedOfLargest(model ? &*model : nullptr), beside).status();
+  return ThreadsFor(LargestOf(NeedsOfModules(model ? &*model : nullptr)), beside).status();
 }
 
 // This does not depend on the sample or on the levels that run.
@@ -417,9 +424,7 @@ Status Verification::Prepare() {
   }
   if (source_path_) unreadable_ = PrepareSource();
   if (!unreadable_.ok() && !IsOfTheCheckpoints(unreadable_)) return std::move(unreadable_);
-  for (const auto& [name, record] : folder_.manifest().modules) {
-    needs_.push_back(NeedOfModule(name, record, model_ ? &*model_ : nullptr));
-  }
+  needs_ = NeedsOfModules(model_ ? &*model_ : nullptr);
   // By then its memory is known.
   if (options_.memory_limit != 0 && starting_engine_.valid()) starting_engine_.wait();
   PREPACK_TRY_ASSIGN(const PassResources resources, Resources(needs_));

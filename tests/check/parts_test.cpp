@@ -10,6 +10,8 @@
 
 #include "check/check_run.h"
 #include "part_reports.h"
+#include "prepack/check/measured.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/accepted.h"
 
 namespace prepack::testing {
@@ -103,6 +105,33 @@ TEST_CASE("reports that no part wrote are refused") {
       .source = Fixture("checkpoints/ct-w4a16-g32-asym"), .baseline = {}, .jobs = 2};
   const ReportPaths reports = CheckParts(options, 2, folder.path());
   CheckHostileReports(reports, MergeOf(options));
+}
+
+TEST_CASE("counts of a report stand at ascending places below 256") {
+  ModuleMeasurement module;
+  ModuleStatistics& statistics = module.statistics.emplace();
+  for (const unsigned exponent : {120U, 3U, 255U})
+    statistics.scale_exponents.Add(exponent, exponent);
+  Json json = MeasuredAs<ModuleMeasurement>::Write(module);
+  Json& counts = json["statistics"]["scale_exponents"];
+  CHECK(counts == Json{3, 3, 120, 120, 255, 255});
+  const auto read = [&] {
+    Status status;
+    JsonFields fields(json, "report", status);
+    const ModuleMeasurement again = MeasuredAs<ModuleMeasurement>::Read(fields);
+    if (status.ok()) {
+      CHECK(again.statistics->scale_exponents.All() == statistics.scale_exponents.All());
+    }
+    return status;
+  };
+  RequireOk(read());
+  for (const Json& wrong : {Json::array({3U, 3U, 3U, 4U}), Json::array({120U, 1U, 3U, 1U}),
+                            Json::array({256U, 1U}), Json::array({3U})}) {
+    counts = wrong;
+    INFO(wrong);
+    CheckError(read(), ErrorKind::kMalformed,
+               "is no list of ascending places below 256 with their counts");
+  }
 }
 
 TEST_CASE("a check of headers has no parts") {

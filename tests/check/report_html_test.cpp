@@ -18,10 +18,10 @@ ModuleCheck Measured(std::string name) {
   module.k = 32;
   ModuleStatistics& statistics = module.statistics.emplace();
   statistics.weights = kWeights;
-  statistics.histogram[0] = 40;
-  statistics.histogram[7] = 120;
+  statistics.histogram.Add(0, 40);
+  statistics.histogram.Add(7, 120);
   statistics.scales = 5;
-  statistics.scale_exponents[127 - 10] = 5;
+  statistics.scale_exponents.Add(127 - 10, 5);
   statistics.min_scale = statistics.max_scale = 0x1p-10F;
   return module;
 }

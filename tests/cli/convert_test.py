@@ -356,14 +356,14 @@ class RealCheckpoints(harness.ToolTest):
         source = CHECKPOINTS / "ct-w4a16-g128-sym"
         plan = self.run_ok("plan", source, "-t", "vllm-cpu", "--scheme", "w4a8", "--json").stdout
         plan = self.checked_json(plan, "plan")
-        module = plan["modules"][0]
-        self.assertEqual(module["scheme"]["name"], "w4a16")
-        self.assertEqual(module["computed_as"]["name"], "w4a8")
-        self.assertIn("8-bit int per token dynamic", module["note"])
+        choice = plan["choices"][plan["modules"][0]["choice"]]
+        self.assertEqual(choice["scheme"]["name"], "w4a16")
+        self.assertEqual(choice["computed_as"]["name"], "w4a8")
+        self.assertIn("8-bit int per token dynamic", choice["note"])
         self.assertIn(
             {"cpu": "AMX", "kernel": "vllm-cpu/int4-w4a8",
              "remark": "8-bit activations although the checkpoint says 16"},
-            module["runtime"],
+            choice["runtime"],
         )
         self.assertGreater(plan["memory_per_thread_bytes"], 0)
         text = self.run_ok("plan", source, "-t", "vllm-cpu").stdout

@@ -54,7 +54,8 @@ class Kt(harness.ToolTest):
 
     def plan(self, source, *options):
         run = self.run_ok("plan", source, "-t", "kt", "--json", *options)
-        return {m["module"]: m for m in self.checked_json(run.stdout, "plan")["modules"]}
+        plan = self.checked_json(run.stdout, "plan")
+        return {m["module"]: {**plan["choices"][m["choice"]], **m} for m in plan["modules"]}
 
     def test_a_folder_holds_what_kt_kernel_maps(self):
         out = self.convert(SOURCE, "kt")

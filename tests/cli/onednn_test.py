@@ -106,7 +106,7 @@ class OneDnnForm(harness.ToolTest):
                 if module["layout"] != "onednn/w8a8":
                     continue
                 n, k = (module["shape"] if factor == 0 else [-(-d // 64) * 64 for d in module["shape"]])
-                weight = next(p for p in module["parts"] if p["tensor"].endswith(".weight"))
+                weight = next(p for p in plan["choices"][module["choice"]]["parts"] if p["name"] == "weight")
                 self.assertEqual(weight["shape"], [n * k + factor * n])
 
     @needs_onednn

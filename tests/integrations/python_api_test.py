@@ -132,7 +132,7 @@ class Functions(harness.ToolTest):
 
     def test_plan(self):
         plan = self.same(prepack.plan(SOURCE, target="vllm-cpu"), "plan", SOURCE, "-t", "vllm-cpu")
-        self.assertEqual((plan.packed_modules, plan.modules[0].scheme.group_size), (7, 32))
+        self.assertEqual((plan.packed_modules, plan.choices[plan.modules[0].choice].scheme.group_size), (7, 32))
         options = {"target": "vllm-cpu", "fuse": True, "dtype": "f32", "scheme": {"mlp": "w4a8"}}
         self.same(prepack.plan(SOURCE, **options),
                   "plan", SOURCE, "-t", "vllm-cpu", "--fuse", "--dtype", "f32", "--scheme", "mlp=w4a8")

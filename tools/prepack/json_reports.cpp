@@ -49,32 +49,41 @@ Json CandidatesJson(const std::vector<Candidate>& candidates) {
   return json;
 }
 
-// What the documents of modules that are alike have in common.
-struct AlikeJson {
-  Json scheme;
-  Json computed_as;
-  Json candidates;
-  Json runtime;
-};
-
-AlikeJson DescribeAlike(const Plan& plan, const ModulePlan& module, const std::string& format) {
-  return {
-      .scheme = SchemeJson(module.linear->scheme()),
-      .computed_as = module.chosen == nullptr ? Json(nullptr) : SchemeJson(module.request.scheme),
-      .candidates = CandidatesJson(module.candidates),
-      .runtime = RuntimeJson(RuntimeChoicesFor(plan, module, format))};
+Json PartsJson(const std::vector<PartSpec>& parts) {
+  Json json = Json::array();
+  for (const PartSpec& part : parts) {
+    json.push_back({{"name", part.name}, {"dtype", DTypeName(part.dtype)}, {"shape", part.shape}});
+  }
+  return json;
 }
 
-void WriteParts(const ModulePlan& module, JsonWriter& json) {
+// What holds for all modules that are like this one.
+Json ChoiceJson(const Plan& plan, const ModulePlan& module, const std::string& format) {
+  const Layout* chosen = module.chosen;
+  Json json = Json::object();
+  json["scheme"] = SchemeJson(module.linear->scheme());
+  json["layout"] = chosen == nullptr ? Json(nullptr) : Json(chosen->id);
+  json["computed_as"] = chosen == nullptr ? Json(nullptr) : SchemeJson(module.request.scheme);
+  json["isa"] = chosen == nullptr ? Json(nullptr) : Json(chosen->isa);
+  json["note"] = module.note;
+  json["candidates"] = CandidatesJson(module.candidates);
+  json["runtime"] = RuntimeJson(RuntimeChoicesFor(plan, module, format));
+  json["parts"] = PartsJson(module.parts);
+  return json;
+}
+
+// Writes what modules have in common, and returns where: modules that are alike have one request.
+std::map<const PackRequest*, size_t> WriteChoices(const Plan& plan, const std::string& format,
+                                                  JsonWriter& json) {
+  std::map<const PackRequest*, size_t> places;
   json.BeginArray();
-  for (const PartSpec& part : module.parts) {
-    json.BeginObject();
-    json.MemberText("tensor", module.linear->module() + "." + std::string(part.name));
-    json.MemberText("dtype", DTypeName(part.dtype));
-    json.Member("shape", part.shape);
-    json.EndObject();
+  for (const ModulePlan& module : plan.modules) {
+    if (!places.emplace(&module.request, places.size()).second) continue;
+    const JsonWriter::Line line(json);
+    json.Value(ChoiceJson(plan, module, format));
   }
   json.EndArray();
+  return places;
 }
 
 // The modules of the checkpoint that a fused one is made of; of others, an empty array.
@@ -84,21 +93,14 @@ Json MemberNames(const QuantizedLinear& linear) {
   return names;
 }
 
-void WriteModulePlan(const ModulePlan& module, const AlikeJson& alike, JsonWriter& json) {
+void WriteModulePlan(const ModulePlan& module, size_t choice, JsonWriter& json) {
   const JsonWriter::Line line(json);
   json.BeginObject();
   json.MemberText("module", module.linear->module());
   json.Member("made_of", MemberNames(*module.linear));
   json.Member("shape", {module.request.n, module.request.k});
-  json.Member("scheme", alike.scheme);
   json.Member("layout", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->id));
-  json.Member("computed_as", alike.computed_as);
-  json.Member("isa", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->isa));
-  json.MemberText("note", module.note);
-  json.Member("candidates", alike.candidates);
-  json.Member("runtime", alike.runtime);
-  json.Key("parts");
-  WriteParts(module, json);
+  json.MemberNumber("choice", choice);
   json.MemberNumber("source_bytes", module.source_bytes);
   json.MemberNumber("packed_bytes", module.packed_bytes);
   json.EndObject();
@@ -281,15 +283,12 @@ void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::str
   json.MemberNumber("memory_per_thread_bytes", plan.PeakMemory(1));
   json.MemberNumber("packed_modules", plan.PackedModules());
   json.Member("apart", plan.apart.empty() ? Json::object() : Json(plan.apart));
+  json.Key("choices");
+  const auto choices = WriteChoices(plan, model.format, json);
   json.Key("modules");
   json.BeginArray();
-  std::map<const PackRequest*, AlikeJson> known;
   for (const ModulePlan& module : plan.modules) {
-    auto alike = known.find(&module.request);
-    if (alike == known.end()) {
-      alike = known.emplace(&module.request, DescribeAlike(plan, module, model.format)).first;
-    }
-    WriteModulePlan(module, alike->second, json);
+    WriteModulePlan(module, choices.at(&module.request), json);
   }
   json.EndArray();
   json.Member("findings", FindingsJson(model.findings));

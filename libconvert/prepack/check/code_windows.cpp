@@ -60,9 +60,7 @@ void WindowCounts::Merge(const WindowCounts& other) {
   noisy_columns += other.noisy_columns;
   constant_columns += other.constant_columns;
   repeated_columns += other.repeated_columns;
-  for (size_t i = 0; i < empty_scale_exponents.size(); ++i) {
-    empty_scale_exponents[i] += other.empty_scale_exponents[i];
-  }
+  empty_scale_exponents.Merge(other.empty_scale_exponents);
   codes_hash += other.codes_hash;
   row_hashes.insert(row_hashes.end(), other.row_hashes.begin(), other.row_hashes.end());
 }
@@ -109,7 +107,7 @@ void RowWindows::Add(const PieceSums& sums, float scale, uint8_t zero_point) {
   const unsigned zero = zero_point ^ range_.flip;
   if (IsEmpty(range_, sums, zero)) {
     const uint32_t bits = std::bit_cast<uint32_t>(std::abs(scale));
-    if (empties_tell_) ++counts_.empty_scale_exponents[bits >> 23];
+    if (empties_tell_) counts_.empty_scale_exponents.Add(bits >> 23);
     return;
   }
   total_.Add(sums);

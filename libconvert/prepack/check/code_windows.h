@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "prepack/check/byte_counts.h"
 #include "prepack/model/scheme.h"
 
 namespace prepack {
@@ -24,7 +25,7 @@ struct WindowCounts {
   uint64_t constant_columns = 0;  // input channels with one code, not that of zero, in all rows
   uint64_t repeated_columns = 0;  // windows that are there twice
   // Groups whose weights are all zero, by the exponent of their scale in f32.
-  std::array<uint32_t, 256> empty_scale_exponents{};
+  ByteCounts<uint32_t> empty_scale_exponents;
   uint64_t codes_hash = 0;  // of the codes of all rows
   // Hashes of some of the rows, chosen by their value, so that equal rows are chosen together.
   std::vector<uint64_t> row_hashes;

@@ -21,6 +21,10 @@ namespace {
 // Buffers of one thread for tensors that are not quantized: two of 1 MiB, or of as many floats.
 constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
 
+// What the counts of a module's statistics take at most, by codes and by exponents.
+constexpr uint64_t kMostCounts =
+    ByteCounts<uint64_t>::kValues * (2 * sizeof(uint64_t) + sizeof(uint32_t));
+
 Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                    StatisticsBuffers& numbers, ColumnWindows& columns,
                    ModuleStatistics& statistics) {
@@ -81,9 +85,9 @@ DataCheck::~DataCheck() = default;
 MemoryNeed DataCheck::Need() const {
   // Results of a module's stripes live until all of them are there, which are those of a few
   // modules for each thread.
-  MemoryNeed need{
-      .shared = model_.modules.size() * sizeof(ModuleCheck) + MostStripes() * sizeof(Stripe),
-      .per_thread = kPlainMemory + sizeof(Stripe)};
+  MemoryNeed need{.shared = model_.modules.size() * (sizeof(ModuleCheck) + kMostCounts) +
+                            MostStripes() * (sizeof(Stripe) + kMostCounts),
+                  .per_thread = kPlainMemory + sizeof(Stripe)};
   for (const auto& linear : model_.modules) {
     // One row in eight is kept, as a hash of eight bytes, in lists that grow by doubling.
     need.shared += 2 * linear->n();

@@ -101,7 +101,7 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
 unsigned MedianExponent(const ModuleStatistics& statistics) {
   uint64_t below = 0;
   unsigned exponent = 0;
-  for (; exponent < statistics.scale_exponents.size(); ++exponent) {
+  for (; exponent < ByteCounts<uint64_t>::kValues; ++exponent) {
     below += statistics.scale_exponents[exponent];
     if (2 * below >= statistics.scales) break;
   }
@@ -112,7 +112,7 @@ unsigned MedianExponent(const ModuleStatistics& statistics) {
 uint64_t LostGroups(const ModuleStatistics& statistics) {
   const unsigned median = MedianExponent(statistics);
   uint64_t lost = 0;
-  for (unsigned i = 0; i < statistics.windows.empty_scale_exponents.size(); ++i) {
+  for (unsigned i = 0; i < ByteCounts<uint32_t>::kValues; ++i) {
     const bool ordinary =
         i + kOrdinaryScaleBelow >= median && i <= median + kOrdinaryScaleAbove && i != 0;
     if (ordinary) lost += statistics.windows.empty_scale_exponents[i];

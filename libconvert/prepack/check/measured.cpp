@@ -69,9 +69,9 @@ constexpr std::array kSpreadNumbers = {
 
 // Place and value of what is not 0, one after the other.
 template <typename Count>
-Json CountsJson(const std::array<Count, 256>& counts) {
+Json CountsJson(const ByteCounts<Count>& counts) {
   Json json = Json::array();
-  for (size_t i = 0; i < counts.size(); ++i) {
+  for (size_t i = 0; i < ByteCounts<Count>::kValues; ++i) {
     if (counts[i] == 0) continue;
     json.push_back(i);
     json.push_back(counts[i]);
@@ -80,17 +80,20 @@ Json CountsJson(const std::array<Count, 256>& counts) {
 }
 
 template <typename Count>
-void ReadCounts(JsonFields& fields, std::string_view key, std::array<Count, 256>& counts) {
+void ReadCounts(JsonFields& fields, std::string_view key, ByteCounts<Count>& counts) {
   const std::vector<uint64_t> pairs = fields.Uints(key);
   for (size_t i = 0; i < pairs.size(); i += 2) {
-    if (i + 1 < pairs.size() && pairs[i] < counts.size() && std::in_range<Count>(pairs[i + 1])) {
-      counts[static_cast<size_t>(pairs[i])] = static_cast<Count>(pairs[i + 1]);
+    // Ascending, so that no place counts twice.
+    const bool ascends = i == 0 || pairs[i] > pairs[i - 2];
+    if (ascends && i + 1 < pairs.size() && pairs[i] < ByteCounts<Count>::kValues &&
+        std::in_range<Count>(pairs[i + 1])) {
+      counts.Add(static_cast<size_t>(pairs[i]), static_cast<Count>(pairs[i + 1]));
       continue;
     }
-    fields.Keep(
-        Malformed(fields.where(), fmt::format("field \"{}\" is no list of places below 256 with "
-                                              "their counts",
-                                              key)));
+    fields.Keep(Malformed(fields.where(),
+                          fmt::format("field \"{}\" is no list of ascending places below 256 "
+                                      "with their counts",
+                                      key)));
     return;
   }
 }

@@ -136,7 +136,7 @@ void CountScale(float scale, bool has_weights, float smallest_precise,
   if (scale < 0) ++statistics.negative_scales;
   if (magnitude == 0) ++statistics.zero_scales;
   if (magnitude > kHugeScale) ++statistics.huge_scales;
-  ++statistics.scale_exponents[std::bit_cast<uint32_t>(magnitude) >> 23];
+  statistics.scale_exponents.Add(std::bit_cast<uint32_t>(magnitude) >> 23);
   statistics.min_scale = std::min(statistics.min_scale, magnitude);
   statistics.max_scale = std::max(statistics.max_scale, magnitude);
   if (!has_weights || magnitude == 0) return;
@@ -187,16 +187,14 @@ SpreadSums::Slope SpreadSums::Fit() const {
 
 void ModuleStatistics::Merge(const ModuleStatistics& other) {
   weights += other.weights;
-  for (size_t i = 0; i < histogram.size(); ++i) histogram[i] += other.histogram[i];
+  histogram.Merge(other.histogram);
   scales += other.scales;
   negative_scales += other.negative_scales;
   zero_scales += other.zero_scales;
   imprecise_scales += other.imprecise_scales;
   huge_scales += other.huge_scales;
   scales_outside_f16 += other.scales_outside_f16;
-  for (size_t i = 0; i < scale_exponents.size(); ++i) {
-    scale_exponents[i] += other.scale_exponents[i];
-  }
+  scale_exponents.Merge(other.scale_exponents);
   fine_scales += other.fine_scales;
   scales_hash += other.scales_hash;
   min_scale = std::min(min_scale, other.min_scale);
@@ -212,12 +210,13 @@ void ModuleStatistics::Merge(const ModuleStatistics& other) {
 }
 
 uint8_t ModuleStatistics::CommonestCode() const {
-  return static_cast<uint8_t>(std::ranges::max_element(histogram) - histogram.begin());
+  const Histogram counts = histogram.All();
+  return static_cast<uint8_t>(std::ranges::max_element(counts) - counts.begin());
 }
 
 double ModuleStatistics::CommonestFraction() const {
   if (weights == 0) return 0;
-  return static_cast<double>(*std::ranges::max_element(histogram)) / static_cast<double>(weights);
+  return static_cast<double>(histogram[CommonestCode()]) / static_cast<double>(weights);
 }
 
 double ModuleStatistics::SaturatedFraction(const Scheme& scheme) const {
@@ -246,7 +245,7 @@ double ModuleStatistics::SaturatedFraction(const Scheme& scheme) const {
 
 uint32_t ModuleStatistics::DistinctCodes() const {
   return static_cast<uint32_t>(
-      std::ranges::count_if(histogram, [](uint64_t count) { return count != 0; }));
+      std::ranges::count_if(histogram.All(), [](uint64_t count) { return count != 0; }));
 }
 
 double ModuleStatistics::MeanShift() const {
@@ -288,8 +287,7 @@ class GroupReader {
   GroupReader(const Scheme& scheme, ModuleStatistics& statistics)
       : values_(CodeValues(scheme.code)),
         range_(RangeOf(scheme)),
-        windows_(scheme, statistics.windows),
-        codes_(statistics.histogram) {}
+        windows_(scheme, statistics.windows) {}
 
   GroupSums Read(std::span<const std::byte> row, uint64_t first, uint64_t end, float scale,
                  uint8_t zero) {
@@ -313,13 +311,16 @@ class GroupReader {
     return sums;
   }
 
-  // Converts the counts by bytes into counts by codes. Call this once, at the end.
-  void CountNibbles() {
+  // Adds what was counted to `histogram`, by codes. Call this once, at the end.
+  void CountInto(ByteCounts<uint64_t>& histogram) {
     for (const Histogram& bytes : bytes_) {
       for (unsigned byte = 0; byte < bytes.size(); ++byte) {
         codes_[byte & 15U] += bytes[byte];
         codes_[byte >> 4] += bytes[byte];
       }
+    }
+    for (unsigned code = 0; code < codes_.size(); ++code) {
+      if (codes_[code] != 0) histogram.Add(code, codes_[code]);
     }
   }
 
@@ -342,7 +343,7 @@ class GroupReader {
   const std::array<float, 256>& values_;
   const CodeRange range_;
   RowWindows windows_;
-  Histogram& codes_;
+  Histogram codes_{};
   std::array<Histogram, 2> bytes_{};
 };
 
@@ -389,7 +390,7 @@ void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint6
       if (stored_zero == highest) ++statistics.high_zero_points;
     }
   });
-  reader.CountNibbles();
+  reader.CountInto(statistics.histogram);
   statistics.weights += rows * k;
 }
 

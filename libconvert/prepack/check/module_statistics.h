@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/check/byte_counts.h"
 #include "prepack/check/code_windows.h"
 #include "prepack/model/quantized_linear.h"
 
@@ -79,7 +80,7 @@ struct SpreadSums {
 
 struct ModuleStatistics {
   uint64_t weights = 0;
-  std::array<uint64_t, 256> histogram{};  // by code, as the canonical layout holds it
+  ByteCounts<uint64_t> histogram;  // by code, as the canonical layout holds it
 
   // Scales, one per output channel and group (shared ones count for each channel).
   uint64_t scales = 0;
@@ -92,7 +93,7 @@ struct ModuleStatistics {
   uint64_t scales_outside_f16 = 0;  // that become infinite or zero in f16, of groups with weights
   // By the 8 bits of their exponent in f32, magnitudes: those of e ≥ 1 lie in [2^(e-127),
   // 2^(e-126)).
-  std::array<uint64_t, 256> scale_exponents{};
+  ByteCounts<uint64_t> scale_exponents;
   uint64_t fine_scales = 0;                                  // that are not powers of two
   uint64_t scales_hash = 0;                                  // of all scales, and of where they are
   float min_scale = std::numeric_limits<float>::infinity();  // magnitudes

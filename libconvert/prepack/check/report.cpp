@@ -261,7 +261,7 @@ std::string ScalesHistogram(const ModuleStatistics& statistics, std::string_view
   HistogramChart chart = {.caption = fmt::format("{}: scales, by power of two", caption),
                           .bins = {}};
   const auto used = [](uint64_t count) { return count != 0; };
-  const auto& counts = statistics.scale_exponents;
+  const auto counts = statistics.scale_exponents.All();
   const auto first = std::ranges::find_if(counts, used);
   const auto last = std::find_if(counts.rbegin(), counts.rend(), used).base();
   for (auto count = first; count < last; ++count) {

@@ -91,7 +91,7 @@ class Measuring {
                           .min_weight = min_weight_,
                           .max_weight = max_weight_};
     if (!HasCodes()) return numbers;
-    numbers.codes = statistics_.histogram;
+    numbers.codes = statistics_.histogram.All();
     numbers.scales = scales_;
     if (!module_.scheme().symmetric) numbers.zero_points = zero_points_;
     return numbers;

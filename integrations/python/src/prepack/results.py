@@ -679,13 +679,6 @@ class PlanCandidate(Record):
 
 
 @dataclass(frozen=True)
-class PlanPart(Record):
-    tensor: str
-    dtype: Literal["BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64"]
-    shape: Tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class PlanRuntime(Record):
     cpu: str
     kernel: str
@@ -693,20 +686,33 @@ class PlanRuntime(Record):
 
 
 @dataclass(frozen=True)
-class PlanModule(Record):
-    module: str
-    shape: Tuple[int, int]
+class PlanPart(Record):
+    name: str
+    dtype: Literal["BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "C64", "F64", "I64", "U64"]
+    shape: Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PlanChoice(Record):
     scheme: Scheme
     layout: Optional[str]
-    candidates: Tuple[PlanCandidate, ...]
-    parts: Tuple[PlanPart, ...]
-    source_bytes: int
-    packed_bytes: int
     computed_as: Optional[Scheme]
     isa: Optional[str]
     note: str
+    candidates: Tuple[PlanCandidate, ...]
     runtime: Tuple[PlanRuntime, ...]
+    parts: Tuple[PlanPart, ...]
+
+
+@dataclass(frozen=True)
+class PlanModule(Record):
+    module: str
     made_of: Tuple[str, ...]
+    shape: Tuple[int, int]
+    layout: Optional[str]
+    choice: int
+    source_bytes: int
+    packed_bytes: int
 
 
 @dataclass(frozen=True)
@@ -723,6 +729,7 @@ class Plan(Document):
     source_bytes: int
     output_bytes: int
     packed_modules: int
+    choices: Tuple[PlanChoice, ...]
     modules: Tuple[PlanModule, ...]
     findings: Tuple[Finding, ...]
     memory_per_thread_bytes: int

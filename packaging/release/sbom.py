@@ -82,7 +82,7 @@ def file_component(path):
 
 
 def document(options):
-    prepack = f"pkg:pypi/prepack@{options.version}"
+    prepack = f"pkg:pypi/prepack-llm@{options.version}"
     files = [file_component(path) for path in sorted(options.artefacts, key=lambda path: path.name)]
     libraries = list(parts(options))
     content = json.dumps([files, libraries], sort_keys=True)

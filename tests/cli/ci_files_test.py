@@ -242,9 +242,9 @@ class Action(CiTest):
         python.write_text(f'#!/bin/sh\nif [ "$2" = pip ]; then echo "$@" > {self.scratch}/pip; exit; fi\n'
                           f'exec {shutil.which("python3")} "$@"\n')
         python.chmod(0o755)
-        self.assertEqual(self.run_action(source="model", install="prepack[gemm] numpy")[0], 0)
+        self.assertEqual(self.run_action(source="model", install="prepack-llm[gemm] numpy")[0], 0)
         self.assertEqual((self.scratch / "pip").read_text(),
-                         "-m pip install --disable-pip-version-check prepack[gemm] numpy\n")
+                         "-m pip install --disable-pip-version-check prepack-llm[gemm] numpy\n")
 
     def test_hostile_names_stay_text(self):
         """A name from a checkpoint can start no command of the runner and no cell of the summary."""

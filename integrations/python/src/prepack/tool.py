@@ -12,6 +12,7 @@ from typing import Iterator, Optional
 from prepack.errors import SystemFailedError
 
 _NAME = "prepack"
+_DISTRIBUTION = "prepack-llm"
 # A program to use in place of the one that was installed with this package.
 VARIABLE = "PREPACK_TOOL"
 
@@ -19,7 +20,7 @@ VARIABLE = "PREPACK_TOOL"
 def _candidates() -> Iterator[Optional[Path]]:
     # Where pip says that it has put it: right for --user and --prefix, too.
     try:
-        for file in metadata.files("prepack") or ():
+        for file in metadata.files(_DISTRIBUTION) or ():
             if file.parts[-2:] == ("bin", _NAME):
                 yield Path(str(file.locate()))
     except metadata.PackageNotFoundError:

@@ -46,7 +46,7 @@ STAND_INS = {
 NOT_RUN = {
     "packs and installs this build: tests/packaging does": (
         r"cd build/release && cpack", r"cmake --install build/release .*", r"pip install \.",
-        r"pip install (prepack-0.*|--find-links .*)", r"tar -xf prepack-.*", r"prepack-0.*", r"apt install \./.*",
+        r"pip install (prepack_llm-0.*|--find-links .*)", r"tar -xf prepack-.*", r"prepack-0.*", r"apt install \./.*",
     ),
     "needs an installed prepack: tests/packaging/install_test.py builds the example": (
         r"cmake -S .*", r"g\+\+ .*", r"PKG_CONFIG_PATH=.*", r"build/read_tensor .*",

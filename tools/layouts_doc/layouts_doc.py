@@ -78,9 +78,10 @@ def ask(program, *arguments):
 
 
 def plan(program, checkpoint, target, options):
-    """The modules of a checkpoint, as planned."""
+    """The modules of a checkpoint, as planned, each with what it shares with those like it."""
     arguments = ["plan", str(CHECKPOINTS / checkpoint), "--target", target, *options.split()]
-    return ask(program, *arguments).get("modules", [])
+    found = ask(program, *arguments)
+    return [found["choices"][module["choice"]] | module for module in found.get("modules", [])]
 
 
 def table(rows):

@@ -129,6 +129,22 @@ class Messages(harness.ToolTest):
         for line in lines:
             self.assertTrue(line["total"] == 0 or line["done"] <= line["total"], line)
 
+    def test_progress_ends_when_all_is_written(self):
+        """Scales, zero points and small parts count, and a tensor's padding."""
+        for name, target in (
+            ("ct-w4a16-g32-asym", "vllm-cpu"), ("ct-w4a16-g32-asym", "zentorch"), ("ct-w8a8-static", "onednn"),
+            ("gptqmodel-w4-actorder-g128", "vllm-cpu"), ("gpt-oss-mxfp4", "vllm-cpu"), ("ct-int8-moe", "kt"),
+            ("awq-gemm-g128", "gptq"),
+        ):
+            with self.subTest(source=name, target=target):
+                result = self.run_ok(
+                    "convert", CHECKPOINTS / name, "-o", self.scratch / f"{name}-{target}", "-t", target,
+                    "--progress", "json",
+                )
+                last = [line for line in self.lines(result.stderr) if line.get("stage") == "packing"][-1]
+                self.assertGreater(last["total"], 0)
+                self.assertEqual(last["done"], last["total"])
+
     def test_notes(self):
         source = self.copy_checkpoint()
         (source / "more").mkdir()

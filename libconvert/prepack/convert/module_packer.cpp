@@ -185,25 +185,20 @@ Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
       .Hint("Quantize the model again without that code, or serve it with another runtime");
 }
 
-Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
-                                        UnitHashes* hashes) const {
+Status ModulePacker::PackTile(size_t index, PanelBuffers& buffers, UnitHashes* hashes) const {
   const QuantizedLinear& weights = module_.weights();
   const PanelRange tile = grid_.At(index);
   const Placement placement = module_.chosen->place_weight(module_.request, tile);
-  const uint64_t bytes = PlacedBytes(placement);
-  buffers.packed.resize(bytes);
-  Status status = ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points);
-  if (!status.ok()) return status;
-  status = ForPanels(tile, shape_, [&](const PanelRange& panel) {
+  buffers.packed.resize(PlacedBytes(placement));
+  PREPACK_TRY(ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points));
+  PREPACK_TRY(ForPanels(tile, shape_, [&](const PanelRange& panel) {
     const PackJob job = {.request = module_.request,
                          .tile = tile,
                          .panel = panel,
                          .zero_points = buffers.zero_points};
     return PackPanel(job, buffers, hashes);
-  });
-  if (status.ok()) status = WritePacked(PartRole::kWeight, placement, buffers, hashes);
-  if (!status.ok()) return status;
-  return bytes;
+  }));
+  return WritePacked(PartRole::kWeight, placement, buffers, hashes);
 }
 
 Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
@@ -316,6 +311,7 @@ Status ModulePacker::WritePacked(PartRole role, const Placement& placement, Pane
   if (hashes != nullptr && placement.size() == 1 && placement.front().count == 1) {
     hashes->of_outputs[number].Offer(placement.front().offset, buffers.packed);
   }
+  buffers.written += buffers.packed.size();
   const OutputSlot slot = output_.slots[number];
   return buffers.writes.Add(writers_[slot.shard], slot.index, placement, buffers.packed);
 }

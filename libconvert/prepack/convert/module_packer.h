@@ -65,6 +65,7 @@ struct PanelBuffers {
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   std::vector<int32_t> sums;
+  uint64_t written = 0;  // bytes of parts that went through these buffers so far
 };
 
 class ModulePacker {
@@ -80,9 +81,9 @@ class ModulePacker {
   bool Offers(const StoredTensor& tensor) const {
     return std::ranges::count(codes_in_source_, &tensor) != 0;
   }
-  // Packs a tile of the weight and gives its size in bytes. What is read and written is offered to
-  // `hashes`, unless null. Here and below, what was packed may stay in buffers.writes.
-  Result<uint64_t> PackTile(size_t index, PanelBuffers& buffers, UnitHashes* hashes) const;
+  // Packs a tile of the weight. What is read and written is offered to `hashes`, unless null. Here
+  // and below, what was packed may stay in buffers.writes; buffers.written counts it already.
+  Status PackTile(size_t index, PanelBuffers& buffers, UnitHashes* hashes) const;
   // Packs the scales, zero points and sums of some output channels.
   Status PackStrip(size_t index, PanelBuffers& buffers) const;
   // Packs what is left: bias, order of inputs, static scales of activations.

@@ -46,10 +46,7 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
 }
 
 Status ShardFiller::Run(unsigned threads, const std::string& output) {
-  uint64_t bytes = 0;  // of all tensors in these shards, which may be only a part of the output
-  for (const SafetensorsWriter& writer : writers_) {
-    for (const TensorInfo& tensor : writer.header().tensors) bytes += tensor.bytes();
-  }
+  const uint64_t bytes = BytesToWrite();
   if (observer_ == nullptr) {
     progress_.Begin("packing", bytes);
   } else {
@@ -58,6 +55,18 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
   output_ = output;
   buffers_.resize(threads);
   return ForUnits(shards_.units.size(), threads, *this);
+}
+
+// The bytes of all units but the finished ones. The shards may be only a part of the output.
+uint64_t ShardFiller::BytesToWrite() const {
+  uint64_t bytes = 0;
+  for (size_t unit = 0; unit < shards_.units.size(); ++unit) {
+    if (finished_.contains(unit)) continue;
+    for (const OutputSlot& slot : shards_.units[unit].slots) {
+      bytes += writers_[slot.shard].header().tensors[slot.index].bytes();
+    }
+  }
+  return bytes;
 }
 
 // Stacked experts share their tensors: the first expert hashes them.
@@ -127,16 +136,24 @@ Status ShardFiller::HashSources(UnitState& state) const {
   return {};
 }
 
-Status ShardFiller::PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
-                             UnitHashes* hashes) const {
-  const ModulePacker& packer = *state.packer;
-  if (task < packer.tiles()) {
-    PREPACK_TRY_ASSIGN(const uint64_t bytes, packer.PackTile(task, buffers, hashes));
-    progress_.Add(bytes);
-    return {};
-  }
+namespace {
+
+// A task of a packer: a tile, then the strips, then all that is left.
+Status PackPieces(const ModulePacker& packer, uint64_t task, PanelBuffers& buffers,
+                  UnitHashes* hashes) {
+  if (task < packer.tiles()) return packer.PackTile(task, buffers, hashes);
   task -= packer.tiles();
   return task < packer.strips() ? packer.PackStrip(task, buffers) : packer.PackSmallParts(buffers);
+}
+
+}  // namespace
+
+Status ShardFiller::PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
+                             UnitHashes* hashes) const {
+  const uint64_t before = buffers.written;
+  PREPACK_TRY(PackPieces(*state.packer, task, buffers, hashes));
+  progress_.Add(buffers.written - before);
+  return {};
 }
 
 Status ShardFiller::CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,

@@ -77,6 +77,7 @@ class ShardFiller final : private UnitWork {
   Status Flush(size_t turn, unsigned worker) override;
   Status End(size_t turn) override;
 
+  uint64_t BytesToWrite() const;
   void AddSources(const OutputUnit& unit, UnitHashes& hashes);
   void Keep(size_t index, const FinishedUnit& finished);
   Status HashSources(UnitState& state) const;

@@ -77,6 +77,14 @@ def hand_made(folder, tensors):
 
 
 class Reading(harness.ToolTest):
+    def test_a_model_of_the_hub(self):
+        out = self.convert(CHECKPOINTS / "ct-w4a16-g32-asym", "vllm-cpu")
+        self.assertIsNone(prepack.open(out).source.hub)
+        manifest = harness.manifest(out)
+        manifest["source"]["hub"] = {"name": "Qwen/Qwen3-8B-AWQ", "commit": "4d" * 20}
+        (out / "prepack.json").write_text(json.dumps(manifest))
+        self.assertEqual(prepack.open(out).source.hub, prepack.Hub("Qwen/Qwen3-8B-AWQ", "4d" * 20))
+
     def check_folder(self, out, target):
         """All that the manifest says, and every byte of every tensor."""
         folder, manifest = prepack.open(out), harness.manifest(out)
@@ -281,6 +289,8 @@ DEFECTS = [
      f"{SHARD} has no such tensor (found none)"),
     (at("source"), "quantization_config", 1, "source.quantization_config", "found integer"),
     (at("source"), "path", 1, "source.path", "found integer"),
+    (at("source"), "hub", "Qwen/Qwen3-8B-AWQ", "source.hub", "found string, expected object"),
+    (at("source"), "hub", {"name": "Qwen/Qwen3-8B-AWQ"}, "source.hub.commit", "it is missing"),
     (at("layouts", "zentorch/woq"), "version", 0, "layouts.zentorch/woq.version", "1 or more"),
     (at("files", SHARD), "bytes", 5, None, "another size than the manifest says"),
     (LAYER, "layout", "zentorch/none", "layout", 'not listed under "layouts"'),

@@ -50,7 +50,7 @@ from prepack.tool import tool_path
 
 if TYPE_CHECKING:
     from prepack.module_arrays import Arrays, arrays
-    from prepack.folder import Folder, Layout, Module, Source
+    from prepack.folder import Folder, Hub, Layout, Module, Source
     from prepack.folder import open_folder as open
     from prepack.part import Part
 
@@ -59,6 +59,7 @@ _LATER = {
     "Arrays": ("prepack.module_arrays", "Arrays"),
     "arrays": ("prepack.module_arrays", "arrays"),
     "Folder": ("prepack.folder", "Folder"),
+    "Hub": ("prepack.folder", "Hub"),
     "Layout": ("prepack.folder", "Layout"),
     "Module": ("prepack.folder", "Module"),
     "Part": ("prepack.part", "Part"),
@@ -68,7 +69,7 @@ _LATER = {
 
 __all__ = [
     "Arrays", "CancelledError", "CheckFailedError", "CrashedError", "Error", "Folder", "FolderError",
-    "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
+    "Hub", "Layout", "MalformedError", "Module", "Page", "Part", "Progress", "Source", "SystemFailedError",
     "UnavailableError", "UnsupportedError", "UsageError", "arrays", "check", "check_part", "convert", "diff", "doctor",
     "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
     "plan", "targets", "tool_path", "tune", "verify", "verify_part",

@@ -29,12 +29,21 @@ _REBUILD = "Pack it again: prepack convert SOURCE -o FOLDER --target TARGET"
 
 
 @dataclass(frozen=True)
+class Hub:
+    """A model of the Hugging Face hub; a hint only, like the path."""
+
+    name: str  # ORG/NAME
+    commit: str
+
+
+@dataclass(frozen=True)
 class Source:
     """What the folder was made from."""
 
     format: str
     fingerprint: str
     path: Optional[str]  # from the folder; a hint only
+    hub: Optional[Hub]  # None: the source did not lie in a cache of the hub
     quantization_config: Mapping[str, Any]
 
 
@@ -144,11 +153,16 @@ class _Shards:
         return self._open.setdefault(name, shard)
 
 
+def _read_hub(fields: Fields) -> Hub:
+    return Hub(name=fields.string("name"), commit=fields.string("commit"))
+
+
 def _read_source(fields: Fields) -> Source:
     return Source(
         format=fields.string("format"),
         fingerprint=fields.string("fingerprint"),
         path=fields.string("path") if "path" in fields else None,
+        hub=_read_hub(fields.object("hub")) if "hub" in fields else None,
         quantization_config=MappingProxyType(fields.plain_object("quantization_config")),
     )
 

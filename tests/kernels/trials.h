@@ -68,6 +68,25 @@ inline Trial unpack_gemv_fast(const TrialShape& shape) {
           }};
 }
 
+inline Trial ChangeAwqOrder(const TrialShape& shape, OrderAwqColumnsFn* KernelTable::*kernel) {
+  const size_t channels = kAwqCodesPerWord * (1 + shape.cols / kAwqCodesPerWord);
+  const size_t column_stride = ColumnBytes(channels) + shape.in_gap;
+  const size_t out_stride = ColumnBytes(channels) + shape.out_gap;
+  return {.in_bytes = StridedSize(shape.rows, ColumnBytes(channels), column_stride),
+          .out_bytes = StridedSize(shape.rows, ColumnBytes(channels), out_stride),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            (kernels.*kernel)(in, column_stride, shape.rows, channels, out, out_stride);
+          }};
+}
+
+inline Trial order_awq_columns(const TrialShape& shape) {
+  return ChangeAwqOrder(shape, &KernelTable::order_awq_columns);
+}
+
+inline Trial disorder_awq_columns(const TrialShape& shape) {
+  return ChangeAwqOrder(shape, &KernelTable::disorder_awq_columns);
+}
+
 inline Trial unpack_codes(const TrialShape& shape) {
   const uint32_t bits = std::array{1U, 2U, 3U, 5U, 6U, 7U}[shape.option % 6];
   const size_t count = shape.rows * shape.cols / 32;
@@ -527,6 +546,8 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"sum_rows", "sums of bytes", {.rows = 32, .cols = 4096}},
     {"transpose_summed_words", "units of 4, 32 rows, summed", {.rows = 32, .cols = 1024}},
     {"unpack_gemv_fast", "codes of AWQ's gemv_fast", {.cols = 65536}},
+    {"order_awq_columns", "columns of AWQ in order", {.rows = 256, .cols = 504, .in_gap = 3840}},
+    {"disorder_awq_columns", "columns in AWQ's order", {.rows = 256, .cols = 504}},
     {"unpack_codes", "2 bits to nibbles", {.rows = 32, .cols = 65536, .option = 1}},
     {"unpack_codes", "3 bits to nibbles", {.rows = 32, .cols = 65536, .option = 2}},
     {"unpack_codes", "5 bits to bytes", {.rows = 32, .cols = 65536, .option = 3}},

@@ -31,6 +31,15 @@ Status WritePiece(SafetensorsWriter& shard, size_t index, const Placement& place
   });
 }
 
+// Tiles that are one piece come in order. Of others, the hash takes those runs that happen to.
+Status Offer(const Placement& placement, std::span<const std::byte> bytes, StreamedHash& hash) {
+  return ForPieces(placement, [&](uint64_t offset, uint64_t count) {
+    hash.Offer(offset, bytes.first(count));
+    bytes = bytes.subspan(count);
+    return Status();
+  });
+}
+
 }  // namespace
 
 Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, const Placement& placement,
@@ -308,9 +317,7 @@ Status ModulePacker::WritePacked(PartRole role, const Placement& placement, Pane
                                  UnitHashes* hashes) const {
   const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);
   const auto number = static_cast<size_t>(part - module_.parts.begin());
-  if (hashes != nullptr && placement.size() == 1 && placement.front().count == 1) {
-    hashes->of_outputs[number].Offer(placement.front().offset, buffers.packed);
-  }
+  if (hashes != nullptr) PREPACK_TRY(Offer(placement, buffers.packed, hashes->of_outputs[number]));
   buffers.written += buffers.packed.size();
   const OutputSlot slot = output_.slots[number];
   return buffers.writes.Add(writers_[slot.shard], slot.index, placement, buffers.packed);

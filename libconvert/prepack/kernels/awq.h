@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 namespace prepack {
 
@@ -55,26 +54,11 @@ constexpr uint32_t AwqWordFromOrder(uint32_t word) {
 }
 static_assert(AwqWordFromOrder(0x76543210) == 0x75316420);
 
-// `count` words, of any alignment. A plain loop: the compiler vectorises it, and it is bound by
-// memory on every instruction set.
-inline void OrderAwqWords(const std::byte* words, size_t count, std::byte* out) {
-  for (size_t i = 0; i < count; ++i) {
-    uint32_t word = 0;
-    std::memcpy(&word, words + i * sizeof word, sizeof word);
-    word = AwqWordInOrder(word);
-    std::memcpy(out + i * sizeof word, &word, sizeof word);
-  }
-}
-
-// The inverse; `out` may be `words`.
-inline void DisorderAwqWords(const std::byte* words, size_t count, std::byte* out) {
-  for (size_t i = 0; i < count; ++i) {
-    uint32_t word = 0;
-    std::memcpy(&word, words + i * sizeof word, sizeof word);
-    word = AwqWordFromOrder(word);
-    std::memcpy(out + i * sizeof word, &word, sizeof word);
-  }
-}
+// Brings the words of `cols` input channels, of `channels` output channels each, into that order, or
+// back. Input channel k is at columns + k · column_stride, and goes to out + k · out_stride; both
+// have any alignment. `out` may be `columns` if the strides are the same.
+using OrderAwqColumnsFn = void(const uint8_t* columns, size_t column_stride, size_t cols,
+                               size_t channels, uint8_t* out, size_t out_stride);
 
 // Codes of AWQ's GEMV_FAST layout, which llm-awq writes too (mirrors AutoAWQ 0.2.9,
 // awq/modules/linear/gemv_fast.py: pack_intweight).

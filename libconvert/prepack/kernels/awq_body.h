@@ -1,9 +1,9 @@
 #ifndef PREPACK_KERNELS_AWQ_BODY_H_
 #define PREPACK_KERNELS_AWQ_BODY_H_
 
-// The bodies of the kernel of awq.h.
+// The bodies of the kernels of awq.h.
 //
-// Comments give the place of a nibble as the bits of its index: r2 r1 r0 number the 16-bit numbers
+// Where gemv_fast is unpacked, comments give the place of a nibble as the bits of its index: r2 r1 r0 number the 16-bit numbers
 // of a run, i1 i0 the nibbles in one, and c two vectors of chunks. A place is (register; byte in
 // the lane; half); a lane is a run.
 
@@ -28,7 +28,31 @@ uint64_t TransposeQuarter(uint64_t x) {
   return x ^ outer ^ (outer << 24);
 }
 
+template <uint32_t (&kWord)(uint32_t)>
+void ChangeWords(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
+                 uint8_t* out, size_t out_stride) {
+  const size_t bytes = channels / 2;
+  for (size_t col = 0; col < cols; ++col) {
+    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+      uint32_t word = 0;
+      std::memcpy(&word, columns + col * column_stride + i, sizeof word);
+      word = kWord(word);
+      std::memcpy(out + col * out_stride + i, &word, sizeof word);
+    }
+  }
+}
+
 }  // namespace
+
+void OrderAwqColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
+                     uint8_t* out, size_t out_stride) {
+  ChangeWords<AwqWordInOrder>(columns, column_stride, cols, channels, out, out_stride);
+}
+
+void DisorderAwqColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
+                        uint8_t* out, size_t out_stride) {
+  ChangeWords<AwqWordFromOrder>(columns, column_stride, cols, channels, out, out_stride);
+}
 
 void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
@@ -75,7 +99,67 @@ constexpr size_t kChunks = kVectorBytes / kGemvFastRowBytes;  // of a register
   second = UnpackHigh<4>(even, odd);
 }
 
+// How many input channels ahead of the work memory is asked for: where they lie far apart, no
+// hardware foresees them.
+constexpr size_t kColsAhead = 8;
+
+// Exchanges the bytes in the middle of each word: c7 c5 c3 c1 c6 c4 c2 c0 ⇄ c7 c5 c6 c4 c3 c1 c2 c0.
+[[gnu::always_inline]] inline Vector SwapMiddleBytes(Vector words) {
+  return ShuffleBytes(
+      words, Repeat(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)));
+}
+
+// Exchanges the nibbles in the middle of each 16 bits: c3 c1 c2 c0 ⇄ c3 c2 c1 c0.
+[[gnu::always_inline]] inline Vector SwapMiddleNibbles(Vector numbers) {
+  const Vector moved = And(Xor(numbers, ShiftRight<4>(numbers)), Numbers(0x00F0));
+  return Xor(Xor(numbers, moved), ShiftLeft<4>(moved));
+}
+
+struct InOrder {
+  [[gnu::always_inline]] static Vector Of(Vector words) {
+    return SwapMiddleNibbles(SwapMiddleBytes(words));
+  }
+};
+
+struct FromOrder {
+  [[gnu::always_inline]] static Vector Of(Vector words) {
+    return SwapMiddleBytes(SwapMiddleNibbles(words));
+  }
+};
+
+// Does the whole registers of each input channel; returns how many output channels these have.
+template <typename Order>
+size_t ChangeColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
+                     uint8_t* out, size_t out_stride) {
+  const size_t bytes = channels / 2 / kVectorBytes * kVectorBytes;
+  for (size_t col = 0; col < cols; ++col) {
+    const uint8_t* from = columns + col * column_stride;
+    uint8_t* to = out + col * out_stride;
+    PrefetchRows(from + kColsAhead * column_stride, 0, 1, bytes);
+    for (size_t i = 0; i < bytes; i += kVectorBytes) Store(to + i, Order::Of(Load(from + i)));
+  }
+  return 2 * bytes;
+}
+
 }  // namespace
+
+void OrderAwqColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
+                     uint8_t* out, size_t out_stride) {
+  const size_t done =
+      ChangeColumns<InOrder>(columns, column_stride, cols, channels, out, out_stride);
+  if (done == channels) return;
+  Below().order_awq_columns(columns + done / 2, column_stride, cols, channels - done,
+                            out + done / 2, out_stride);
+}
+
+void DisorderAwqColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
+                        uint8_t* out, size_t out_stride) {
+  const size_t done =
+      ChangeColumns<FromOrder>(columns, column_stride, cols, channels, out, out_stride);
+  if (done == channels) return;
+  Below().disorder_awq_columns(columns + done / 2, column_stride, cols, channels - done,
+                               out + done / 2, out_stride);
+}
 
 void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {
   for (; chunks >= 2 * kChunks; chunks -= 2 * kChunks) {

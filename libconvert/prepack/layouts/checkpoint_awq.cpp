@@ -13,6 +13,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
 #include "prepack/kernels/awq.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/layouts/checkpoint_parts.h"
 #include "prepack/layouts/layout.h"
@@ -68,10 +69,8 @@ size_t FirstAwqByte(const PackJob& job) {
 
 // From columns, of which the even channel is in the low half, in place or not.
 void OrderColumns(const PackJob& job, const std::byte* columns, size_t stride, std::byte* packed) {
-  const size_t words = job.panel.rows / kAwqCodesPerWord;
-  for (uint64_t col = 0; col < job.panel.cols; ++col) {
-    DisorderAwqWords(columns + col * stride, words, packed + col * (job.tile.rows / 2));
-  }
+  Kernels().disorder_awq_columns(U8(columns), stride, job.panel.cols, job.panel.rows, U8(packed),
+                                 job.tile.rows / 2);
 }
 
 void PackAwq(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
@@ -88,13 +87,11 @@ void PackAwqColumns(const PackJob& job, std::span<const std::byte> columns,
 }
 
 void UnpackAwq(const PackJob& job, std::span<const std::byte> packed, std::span<std::byte> codes) {
-  const size_t words = job.panel.rows / kAwqCodesPerWord;
-  const std::byte* from = &packed[FirstAwqByte(job)];
-  Scratch<std::byte> columns(job.panel.cols * words * kAwqWordBytes);
-  for (uint64_t col = 0; col < job.panel.cols; ++col) {
-    OrderAwqWords(from + col * (job.tile.rows / 2), words, &columns[col * words * kAwqWordBytes]);
-  }
-  NibbleColumnsToRows(U8(columns.data()), words * kAwqWordBytes, job.panel.rows, job.panel.cols, 0,
+  const size_t column_bytes = job.panel.rows / 2;
+  Scratch<uint8_t> columns(job.panel.cols * column_bytes);
+  Kernels().order_awq_columns(U8(&packed[FirstAwqByte(job)]), job.tile.rows / 2, job.panel.cols,
+                              job.panel.rows, columns.data(), column_bytes);
+  NibbleColumnsToRows(columns.data(), column_bytes, job.panel.rows, job.panel.cols, 0,
                       U8(codes.data()), PanelRowBytes(CodeType::kU4, job.panel.cols));
 }
 
@@ -112,7 +109,7 @@ void PackAwqZeros(const PackRequest& request, uint64_t rows, std::span<const uin
   for (uint64_t g = 0; g < request.groups(); ++g) {
     std::byte* words = &packed[g * (rows / 2)];
     StoreZeros({}, &columns[g * rows], rows, words);
-    DisorderAwqWords(words, rows / kAwqCodesPerWord, words);
+    Kernels().disorder_awq_columns(U8(words), 0, 1, rows, U8(words), 0);
   }
 }
 
@@ -121,7 +118,7 @@ void UnpackAwqZeros(const PackRequest& request, uint64_t rows, std::span<const s
   Scratch<uint8_t> columns(rows * request.groups());
   Scratch<std::byte> words(rows / 2);
   for (uint64_t g = 0; g < request.groups(); ++g) {
-    OrderAwqWords(&packed[g * (rows / 2)], rows / kAwqCodesPerWord, words.data());
+    Kernels().order_awq_columns(U8(&packed[g * (rows / 2)]), 0, 1, rows, U8(words.data()), 0);
     LoadZeros({}, words.data(), rows, &columns[g * rows]);
   }
   ZeroRows(request, rows, {columns.data(), columns.size()}, 0, zero_points);

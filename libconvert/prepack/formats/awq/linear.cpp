@@ -65,9 +65,6 @@ constexpr uint64_t kWideRows = 512;
 constexpr uint64_t kTileRows = 512;
 constexpr uint64_t kTileCols = 128;
 
-// How far ahead of the work memory is asked for: pieces of far rows are not foreseen by hardware.
-constexpr uint64_t kColsAhead = 8;
-
 // Groups whose zero points are turned into columns at a time.
 constexpr uint64_t kZeroGroups = 32;
 
@@ -145,14 +142,10 @@ Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> 
   if (!HasColumns(range)) return QuantizedLinear::ReadColumns(range, out);
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
-  const uint64_t words = range.rows / kAwqCodesPerWord;
   const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
   return VisitColumns(range, [&](const std::byte* columns) {
-    for (uint64_t col = 0; col < range.cols; ++col) {
-      const uint64_t ahead = std::min(col + kColsAhead, range.cols - 1);
-      PrefetchRows(columns + ahead * row_bytes, 0, 1, words * kWideWordBytes);
-      OrderAwqWords(columns + col * row_bytes, words, out.data() + col * words * kWideWordBytes);
-    }
+    Kernels().order_awq_columns(U8(columns), row_bytes, range.cols, range.rows, U8(out.data()),
+                                ColumnBytes(range.rows));
   });
 }
 

@@ -191,11 +191,54 @@ template <uint32_t kBits>
   return done * Of::kCodes;
 }
 
+// Two codes of two bits are a nibble of the stream: a table has the two nibbles that they become.
+template <>
+[[gnu::always_inline]] inline size_t UnpackFields<2>(const uint8_t* stream, size_t count,
+                                                     uint8_t* out) {
+  const Vector table = Repeat(_mm_setr_epi8(0x00, 0x01, 0x02, 0x03, 0x10, 0x11, 0x12, 0x13, 0x20,
+                                            0x21, 0x22, 0x23, 0x30, 0x31, 0x32, 0x33));
+  const size_t whole = count / 4 / kVectorBytes * kVectorBytes;
+  for (size_t at = 0; at < whole; at += kVectorBytes) {
+    // Interleaving takes eight bytes of each lane at a time.
+    const Vector packed = _mm256_permute4x64_epi64(Load(stream + at), 0xD8);
+    const Vector low = ShuffleBytes(table, And(packed, Bytes(0x0F)));
+    const Vector high = ShuffleBytes(table, And(ShiftRight<4>(packed), Bytes(0x0F)));
+    Store(out + 2 * at, UnpackLow<1>(low, high));
+    Store(out + 2 * at + kVectorBytes, UnpackHigh<1>(low, high));
+  }
+  return 4 * whole;
+}
+
+// Eight codes of three bits are three bytes, of which four are the upper twelve bits of two bytes,
+// and the other four the lower twelve.
+template <>
+[[gnu::always_inline]] inline size_t UnpackFields<3>(const uint8_t* stream, size_t count,
+                                                     uint8_t* out) {
+  constexpr size_t kStepBytes = kVectorBytes * 3 / 4;
+  constexpr size_t kSecond = kStepBytes - kLaneBytes;  // where the second lane ends with the step
+  // Twos of the bytes of both lanes: the first twelve and the last.
+  const Vector twos = _mm256_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, 4, 5, 5,
+                                       6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15);
+  const Vector to_top = _mm256_set1_epi32(1 << 16 | 1 << 4);
+  const size_t steps = count / (2 * kVectorBytes);
+  for (size_t i = 0; i < steps; ++i) {
+    const uint8_t* from = stream + i * kStepBytes;
+    const Vector bytes = ShuffleBytes(LoadTwoLanes(from, from + kSecond), twos);
+    const Vector fours = _mm256_mullo_epi16(bytes, to_top);
+    const Vector pairs = Or(And(ShiftRight<4>(fours), Numbers(0x003F)),
+                            And(ShiftRight<2>(fours), Numbers(0x3F00)));
+    // The upper code of each pair moves up by one bit: it is added to itself.
+    Store(out + i * kVectorBytes, Add16(pairs, And(pairs, Bytes(0x38))));
+  }
+  return steps * 2 * kVectorBytes;
+}
+
 #endif
 
 template <uint32_t kBits>
 void UnpackDense(const uint8_t* stream, size_t count, uint8_t* out) {
   const size_t done = UnpackFields<kBits>(stream, count, out);
+  if (done == count) return;
   Below().unpack_codes(kBits, stream + done * kBits / 8, count - done,
                        out + done / Fields<kBits>::kCodes);
 }

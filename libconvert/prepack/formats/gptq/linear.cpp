@@ -163,7 +163,8 @@ bool Linear::IsDense(const PanelRange& range) const {
 Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) const {
   const uint64_t first = range.k0 / unit_.codes * unit_.stored_words;
   const uint64_t words = CeilDiv(range.cols, unit_.codes) * unit_.stored_words;
-  const size_t stream_bytes = words * kWideWordBytes;
+  // A cache line more than they have: streams that lie a power of two apart share sets of the cache.
+  const size_t stream_bytes = words * kWideWordBytes + kLineBytes;
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   Scratch<std::byte> streams(range.rows * stream_bytes);
   PREPACK_TRY(checkpoint().Visit(
@@ -176,9 +177,10 @@ Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) cons
                                                 stream_bytes);
                     });
       }));
+  const KernelTable& kernels = Kernels();
   for (uint64_t row = 0; row < range.rows; ++row) {
-    UnpackToNibbles(scheme_.bits, U8(streams.data() + row * stream_bytes), range.cols,
-                    U8(out.data()) + row * row_bytes);
+    kernels.unpack_codes(scheme_.bits, U8(streams.data() + row * stream_bytes), range.cols,
+                         U8(out.data()) + row * row_bytes);
   }
   return {};
 }

@@ -146,7 +146,7 @@ void Linear::VisitPieces(const PanelRange& range, const std::byte* rows, size_t 
   for (uint64_t word = 0; word < count; word += kPieceRows) {
     const uint64_t next = word + kPieceRows;
     if (next < count) {
-      PrefetchRows(rows + next * stride, stride, std::min(kPieceRows, count - next),
+      PrefetchRows<kIntoL2>(rows + next * stride, stride, std::min(kPieceRows, count - next),
                    range.rows * kWideWordBytes);
     }
     visit(rows + word * stride, word, std::min(kPieceRows, count - word));

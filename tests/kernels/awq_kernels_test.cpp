@@ -1,5 +1,6 @@
 // The instruction sets decode AWQ's layouts to the same bytes.
 
+#include <algorithm>
 #include <vector>
 
 #include "catch.h"
@@ -37,6 +38,43 @@ TEST_CASE("every instruction set unpacks gemv_fast chunks as the positions say")
         }
         CHECK(found == expected);
       }
+    }
+  }
+}
+
+unsigned NibbleOfColumns(const std::vector<uint8_t>& bytes, size_t nibble) {
+  return bytes[nibble / 2] >> (nibble % 2 * 4) & 15U;
+}
+
+TEST_CASE("every instruction set brings AWQ's columns into the order of the channels, and back") {
+  constexpr size_t kCols = 3;
+  constexpr size_t kGap = 5;  // bytes between the columns
+  SplitMix64 random(12);
+  for (const Isa isa : SupportedIsas()) {
+    // Less than a register, whole ones, and some that are left over.
+    for (const size_t channels : {size_t{8}, size_t{64}, size_t{128}, size_t{264}}) {
+      INFO(IsaName(isa) << ", " << channels << " channels");
+      const size_t stride = channels / 2 + kGap;
+      const std::vector<uint8_t> stored = RandomBytes(kCols * stride, random);
+      std::vector<uint8_t> ordered(kCols * channels / 2 + 1, 0xA5);
+      KernelsFor(isa).order_awq_columns(stored.data(), stride, kCols, channels, ordered.data(),
+                                        channels / 2);
+      CHECK(ordered.back() == 0xA5);
+      for (size_t col = 0; col < kCols; ++col) {
+        for (unsigned n = 0; n < channels; ++n) {
+          const size_t word = col * stride * 2 + n / 8 * 8;
+          REQUIRE(NibbleOfColumns(ordered, col * channels + n) ==
+                  NibbleOfColumns(stored, word + AwqNibble(n % 8)));
+        }
+      }
+
+      std::vector<uint8_t> back = stored;  // so that the gaps are equal, too
+      for (size_t col = 0; col < kCols; ++col) {
+        std::copy_n(&ordered[col * channels / 2], channels / 2, &back[col * stride]);
+      }
+      KernelsFor(isa).disorder_awq_columns(back.data(), stride, kCols, channels, back.data(),
+                                           stride);
+      CHECK(back == stored);
     }
   }
 }

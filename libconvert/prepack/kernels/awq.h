@@ -54,9 +54,9 @@ constexpr uint32_t AwqWordFromOrder(uint32_t word) {
 }
 static_assert(AwqWordFromOrder(0x76543210) == 0x75316420);
 
-// Brings the words of `cols` input channels, of `channels` output channels each, into that order, or
-// back. Input channel k is at columns + k · column_stride, and goes to out + k · out_stride; both
-// have any alignment. `out` may be `columns` if the strides are the same.
+// Brings the words of `cols` input channels, of `channels` output channels each, into that order,
+// or back. Input channel k is at columns + k · column_stride, and goes to out + k · out_stride;
+// both have any alignment. `out` may be `columns` if the strides are the same.
 using OrderAwqColumnsFn = void(const uint8_t* columns, size_t column_stride, size_t cols,
                                size_t channels, uint8_t* out, size_t out_stride);
 

@@ -3,9 +3,9 @@
 
 // The bodies of the kernels of awq.h.
 //
-// Where gemv_fast is unpacked, comments give the place of a nibble as the bits of its index: r2 r1 r0 number the 16-bit numbers
-// of a run, i1 i0 the nibbles in one, and c two vectors of chunks. A place is (register; byte in
-// the lane; half); a lane is a run.
+// Comments on gemv_fast give the place of a nibble as the bits of its index: r2 r1 r0 number the
+// 16-bit numbers of a run, i1 i0 the nibbles in one, and c two vectors of chunks. A place is
+// (register; byte in the lane; half); a lane is a run.
 
 namespace prepack::PREPACK_LEVEL {
 
@@ -103,10 +103,11 @@ constexpr size_t kChunks = kVectorBytes / kGemvFastRowBytes;  // of a register
 // hardware foresees them.
 constexpr size_t kColsAhead = 8;
 
-// Exchanges the bytes in the middle of each word: c7 c5 c3 c1 c6 c4 c2 c0 ⇄ c7 c5 c6 c4 c3 c1 c2 c0.
+// Exchanges the bytes in the middle of each word:
+// c7 c5 c3 c1 c6 c4 c2 c0 ⇄ c7 c5 c6 c4 c3 c1 c2 c0.
 [[gnu::always_inline]] inline Vector SwapMiddleBytes(Vector words) {
-  return ShuffleBytes(
-      words, Repeat(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)));
+  return ShuffleBytes(words,
+                      Repeat(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)));
 }
 
 // Exchanges the nibbles in the middle of each 16 bits: c3 c1 c2 c0 ⇄ c3 c2 c1 c0.

@@ -225,8 +225,8 @@ template <>
     const uint8_t* from = stream + i * kStepBytes;
     const Vector bytes = ShuffleBytes(LoadTwoLanes(from, from + kSecond), twos);
     const Vector fours = _mm256_mullo_epi16(bytes, to_top);
-    const Vector pairs = Or(And(ShiftRight<4>(fours), Numbers(0x003F)),
-                            And(ShiftRight<2>(fours), Numbers(0x3F00)));
+    const Vector pairs =
+        Or(And(ShiftRight<4>(fours), Numbers(0x003F)), And(ShiftRight<2>(fours), Numbers(0x3F00)));
     // The upper code of each pair moves up by one bit: it is added to itself.
     Store(out + i * kVectorBytes, Add16(pairs, And(pairs, Bytes(0x38))));
   }

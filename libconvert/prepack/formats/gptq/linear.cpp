@@ -147,7 +147,7 @@ void Linear::VisitPieces(const PanelRange& range, const std::byte* rows, size_t 
     const uint64_t next = word + kPieceRows;
     if (next < count) {
       PrefetchRows<kIntoL2>(rows + next * stride, stride, std::min(kPieceRows, count - next),
-                   range.rows * kWideWordBytes);
+                            range.rows * kWideWordBytes);
     }
     visit(rows + word * stride, word, std::min(kPieceRows, count - word));
   }
@@ -163,7 +163,7 @@ bool Linear::IsDense(const PanelRange& range) const {
 Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) const {
   const uint64_t first = range.k0 / unit_.codes * unit_.stored_words;
   const uint64_t words = CeilDiv(range.cols, unit_.codes) * unit_.stored_words;
-  // A cache line more than they have: streams that lie a power of two apart share sets of the cache.
+  // A cache line more than they need: streams a power of two apart would share a set of the cache.
   const size_t stream_bytes = words * kWideWordBytes + kLineBytes;
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   Scratch<std::byte> streams(range.rows * stream_bytes);

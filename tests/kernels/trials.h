@@ -546,7 +546,7 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"sum_rows", "sums of bytes", {.rows = 32, .cols = 4096}},
     {"transpose_summed_words", "units of 4, 32 rows, summed", {.rows = 32, .cols = 1024}},
     {"unpack_gemv_fast", "codes of AWQ's gemv_fast", {.cols = 65536}},
-    {"order_awq_columns", "columns of AWQ in order", {.rows = 256, .cols = 504, .in_gap = 3840}},
+    {"order_awq_columns", "columns of AWQ in order", {.rows = 256, .cols = 504}},
     {"disorder_awq_columns", "columns in AWQ's order", {.rows = 256, .cols = 504}},
     {"unpack_codes", "2 bits to nibbles", {.rows = 32, .cols = 65536, .option = 1}},
     {"unpack_codes", "3 bits to nibbles", {.rows = 32, .cols = 65536, .option = 2}},

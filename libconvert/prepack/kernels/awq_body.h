@@ -128,10 +128,10 @@ struct FromOrder {
   }
 };
 
-// Does the whole registers of each input channel; returns how many output channels these have.
+// The whole registers of each input channel, and then what is left by the level below.
 template <typename Order>
-size_t ChangeColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
-                     uint8_t* out, size_t out_stride) {
+void ChangeColumns(OrderAwqColumnsFn& below, const uint8_t* columns, size_t column_stride,
+                   size_t cols, size_t channels, uint8_t* out, size_t out_stride) {
   const size_t bytes = channels / 2 / kVectorBytes * kVectorBytes;
   for (size_t col = 0; col < cols; ++col) {
     const uint8_t* from = columns + col * column_stride;
@@ -139,27 +139,22 @@ size_t ChangeColumns(const uint8_t* columns, size_t column_stride, size_t cols, 
     PrefetchRows(from + kColsAhead * column_stride, 0, 1, bytes);
     for (size_t i = 0; i < bytes; i += kVectorBytes) Store(to + i, Order::Of(Load(from + i)));
   }
-  return 2 * bytes;
+  if (2 * bytes == channels) return;
+  below(columns + bytes, column_stride, cols, channels - 2 * bytes, out + bytes, out_stride);
 }
 
 }  // namespace
 
 void OrderAwqColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
                      uint8_t* out, size_t out_stride) {
-  const size_t done =
-      ChangeColumns<InOrder>(columns, column_stride, cols, channels, out, out_stride);
-  if (done == channels) return;
-  Below().order_awq_columns(columns + done / 2, column_stride, cols, channels - done,
-                            out + done / 2, out_stride);
+  ChangeColumns<InOrder>(*Below().order_awq_columns, columns, column_stride, cols, channels, out,
+                         out_stride);
 }
 
 void DisorderAwqColumns(const uint8_t* columns, size_t column_stride, size_t cols, size_t channels,
                         uint8_t* out, size_t out_stride) {
-  const size_t done =
-      ChangeColumns<FromOrder>(columns, column_stride, cols, channels, out, out_stride);
-  if (done == channels) return;
-  Below().disorder_awq_columns(columns + done / 2, column_stride, cols, channels - done,
-                               out + done / 2, out_stride);
+  ChangeColumns<FromOrder>(*Below().disorder_awq_columns, columns, column_stride, cols, channels,
+                           out, out_stride);
 }
 
 void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {

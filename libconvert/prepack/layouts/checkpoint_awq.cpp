@@ -25,7 +25,6 @@ namespace prepack {
 namespace {
 
 constexpr std::string_view kAwqName = "AWQ";
-constexpr uint64_t kAwqWordBytes = 4;
 
 Eligibility EligibleAwq(const PackRequest& request) {
   return AllOf({

@@ -13,7 +13,6 @@
 #include "prepack/formats/finding.h"
 #include "prepack/kernels/awq.h"
 #include "prepack/kernels/kernels.h"
-#include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_columns.h"
 
 namespace prepack::awq {

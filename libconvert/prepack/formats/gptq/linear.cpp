@@ -12,7 +12,6 @@
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/module.h"
-#include "prepack/kernels/codes.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_columns.h"

@@ -13,6 +13,7 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/text.h"
 #include "prepack/doctor/doctor.h"
+#include "prepack/layouts/table.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/tune/cpus.h"
 #include "prepack/tune/tuning.h"
@@ -79,10 +80,13 @@ PlanOptions CommonOptions(const TuneOptions& options) {
 TunedKind DescribeKind(const KindInWork& work) {
   TunedKind kind{.role = work.kind->role, .pattern = work.kind->Pattern(), .bits = work.kind->bits};
   for (const TuneShape& shape : work.kind->shapes) {
-    kind.shapes.push_back({.n = shape.first().n(),
+    kind.shapes.push_back({.n = shape.n(),
                            .k = shape.first().k(),
                            .scheme = DescribeScheme(shape.first().scheme()),
-                           .modules = shape.modules.size()});
+                           .modules = shape.modules(),
+                           .units = shape.units.size(),
+                           .experts = shape.experts,
+                           .top_k = shape.top_k});
   }
   for (const KindCandidate& one : work.found.candidates) kind.candidates.push_back(one.candidate);
   kind.rejections = work.found.rejections;
@@ -167,7 +171,10 @@ Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& wanted,
   PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model, ReadModel(checkpoint, options));
   TuneReport report{.source = options.source.string(), .format = model.format};
-  TuneKinds found = KindsOf(model, options.layers);
+  const bool fuse = std::ranges::any_of(
+      options.targets, [](const std::string& target) { return FindTarget(target)->runs_fused; });
+  PREPACK_TRY_ASSIGN(TuneKinds found,
+                     KindsOf(checkpoint, model, {.layers = options.layers, .fuse = fuse}));
   report.left_out = std::move(found.left_out);
   PREPACK_TRY_ASSIGN(
       std::vector<TuneVariant> variants,

@@ -183,6 +183,24 @@ class Tune(harness.ToolTest):
             for name in members.get(role, (role,)):
                 self.assertEqual([planned[name]], candidate["layouts"])
 
+    def test_plan_and_convert_note_on_a_terminal_what_this_cpu_lacks(self):
+        source = CHECKPOINTS / "ct-w4a8"
+        doctor = json.loads(self.run_ok("doctor", "--json").stdout)
+        (layout,) = (one for one in doctor["layouts"] if one["layout"] == "onednn/w4a8")
+        lacks = layout["cpu"] != "runs"
+        note = "note: onednn/w4a8 has only a slow reference implementation on this CPU"
+        for command in (("plan", source), ("convert", source, "-o", self.scratch / "packed")):
+            command += ("--target", "onednn")
+            text = harness.in_terminal(*command)
+            self.assertEqual(note in text, lacks, text)
+            if lacks:
+                self.assertIn(f"To measure both: prepack tune {source} --target onednn", text)
+        plan = ("plan", source, "--target", "onednn")
+        self.assertNotIn("note:", harness.in_terminal(*plan, "--quiet"))
+        self.assertNotIn("prepack tune", harness.in_terminal(*plan, "--json"))
+        # A pipe gets nothing that depends on the CPU.
+        self.assertEqual(self.run_ok(*plan).stderr, "")
+
     def test_a_request_to_stop_leaves_no_folder(self):
         folder = self.scratch / "tmp"
         folder.mkdir()

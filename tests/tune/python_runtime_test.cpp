@@ -68,7 +68,7 @@ TEST_CASE("kernels of a child are measured like those of this process") {
   CHECK(candidate.steps[0].timing->seconds == 0.25);
   CHECK(python.Text("arguments") == "-m prepack_vllm.measure\n");
   const std::string questions = python.Text("questions");
-  CHECK(questions.starts_with(R"({"do":"hello","protocol":1,"threads":2})"));
+  CHECK(questions.starts_with(R"({"do":"hello","protocol":2,"threads":2})"));
   CHECK(
       questions.find(R"("module":"model.layers.0.mlp.down_proj","rows":1,"cold_bytes":67108864)") !=
       std::string::npos);

@@ -1,6 +1,7 @@
 prepack_add_tests(tune
   child_test.cpp
   choose_test.cpp
+  cpu_hint_test.cpp
   cpus_test.cpp
   decide_test.cpp
   kinds_test.cpp

@@ -46,6 +46,18 @@ class SaidRuntime final : public KernelRuntime {
         found->second * static_cast<double>(rows), references.contains(layout)));
   }
 
+  Result<std::unique_ptr<PreparedKernel>> PrepareExperts(const PackedModule& one,
+                                                         const ExpertsInOneOp& mixture,
+                                                         uint64_t rows, uint64_t) override {
+    mixtures.insert({mixture.mixture, mixture.experts, mixture.top_k, rows});
+    const auto found = seconds_.find(std::string(one.layout().id));
+    if (found == seconds_.end()) return Unavailable("op", "the op is missing");
+    return std::unique_ptr<PreparedKernel>(
+        std::make_unique<SaidKernel>(10 * found->second * static_cast<double>(rows), false));
+  }
+
+  // What was asked for: mixture, experts, top_k, rows.
+  std::multiset<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> mixtures;
   std::set<std::string> references;
   // What was asked for: layout, N, K, rows; each time once.
   std::multiset<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> prepared;

@@ -112,12 +112,14 @@ Result<ConvertOptions> OptionsOf(const ConvertCommand& command) {
   return convert;
 }
 
-void PrintConversion(const ConvertReport& report, const ConvertCommand& command) {
+void PrintConversion(const ConvertReport& report, const ConvertOptions& options,
+                     const ConvertCommand& command) {
   if (!command.common.quiet) PrintNotCopied(report.not_copied);
   if (command.common.json) {
     PrintJson(ConvertJson(report, command.source));
   } else if (!command.common.quiet) {
     Print(ConvertText(report));
+    PrintCpuHint(options.source, options.plan, command.common);
   }
 }
 
@@ -141,12 +143,12 @@ ExitCodeValue RunConvert(const ConvertCommand& command) {
   }
   if (!command.verify) {
     display.Stop();
-    PrintConversion(*report, command);
+    PrintConversion(*report, *options, command);
     return kExitDone;
   }
   const Result<VerifyReport> verified = check.Finish();
   display.Stop();
-  PrintConversion(*report, command);
+  PrintConversion(*report, *options, command);
   if (!verified.ok()) return Fail(verified.status());
   // stdout holds one JSON document: that of convert. The verdict is the exit code.
   CommonOptions common = command.common;

@@ -8,8 +8,12 @@
 #include <system_error>
 
 #include "command.h"
+#include "prepack/doctor/machine.h"
 #include "prepack/io/file.h"
 #include "prepack/layouts/table.h"
+#include "prepack/packed/packed_model.h"
+#include "prepack/tune/cpu_hint.h"
+#include "terminal.h"
 
 namespace prepack::cli {
 namespace {
@@ -174,6 +178,17 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
                      AcceptedFindings::Make(accepted, AcceptedBy::kConversion, "--accept"));
   options.accepted = std::move(accept);
   return options;
+}
+
+void PrintCpuHint(const std::filesystem::path& source, const PlanOptions& options,
+                  const CommonOptions& common) {
+  if (common.json || common.quiet || !DisplayOf(Stream::kStderr).is_terminal) return;
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(source);
+  if (!checkpoint.ok()) return;
+  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, options.accepted);
+  if (!model.ok()) return;
+  const std::string hint = CpuHint(*checkpoint, *model, options, ReadMachine().features);
+  if (!hint.empty()) PrintNote(hint);
 }
 
 }  // namespace prepack::cli

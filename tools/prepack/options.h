@@ -72,6 +72,11 @@ struct PlanFlags {
   Result<std::vector<SchemeNotes>> Notes() const;
 };
 
+// On a terminal, what CpuHint says of this CPU, as a note on stderr. Nothing else that a command
+// prints or writes depends on the CPU.
+void PrintCpuHint(const std::filesystem::path& source, const PlanOptions& options,
+                  const CommonOptions& common);
+
 }  // namespace prepack::cli
 
 #endif  // PREPACK_TOOLS_PREPACK_OPTIONS_H_

@@ -36,9 +36,9 @@ std::string RateCell(const TuneStep& step) {
 }
 
 // Bytes of weights per second, at the smallest batch, and what part of the bandwidth that is.
-std::string BandwidthCell(const TuneReport& report, uint64_t bytes, const TuneStep& step) {
+std::string BandwidthCell(const TuneReport& report, double bytes, const TuneStep& step) {
   if (!step.timing) return "-";
-  const double rate = static_cast<double>(bytes) / step.timing->seconds;
+  const double rate = bytes / step.timing->seconds;
   return fmt::format("{:.1f} ({:.0f}%)", rate / 1e9, 100 * rate / report.bandwidth);
 }
 
@@ -87,7 +87,7 @@ std::string TotalsText(const TuneReport& report) {
     std::vector<std::string> cells = {fmt::format("{} {}", total.target, total.label),
                                       HumanBytes(total.bytes), DecibelCell(total.sqnr_db)};
     for (const TuneStep& step : total.steps) cells.push_back(RateCell(step));
-    cells.push_back(BandwidthCell(report, total.bytes, total.steps.front()));
+    cells.push_back(BandwidthCell(report, total.read_bytes, total.steps.front()));
     const bool chosen = report.choice && report.choice->total.target == total.target &&
                         report.choice->total.candidates == total.candidates;
     cells.emplace_back(chosen ? Paint(Tone::kGood, "recommended") : "");
@@ -99,7 +99,7 @@ std::string TotalsText(const TuneReport& report) {
 std::string ShapesCell(const TunedKind& kind) {
   std::vector<std::string> texts;
   for (const TunedShape& shape : kind.shapes) {
-    texts.push_back(fmt::format("{} × {}x{}", shape.modules, shape.n, shape.k));
+    texts.push_back(ShapeText(shape));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
 }
@@ -233,8 +233,13 @@ Json KindJson(const TuneReport& report, size_t index) {
                {"bits", kind.bits},           {"shapes", Json::array()},
                {"candidates", Json::array()}, {"not_possible", Json::array()}};
   for (const TunedShape& shape : kind.shapes) {
-    json["shapes"].push_back(
-        {{"n", shape.n}, {"k", shape.k}, {"scheme", shape.scheme}, {"modules", shape.modules}});
+    json["shapes"].push_back({{"n", shape.n},
+                              {"k", shape.k},
+                              {"scheme", shape.scheme},
+                              {"modules", shape.modules},
+                              {"units", shape.units},
+                              {"experts", shape.experts},
+                              {"top_k", shape.top_k}});
   }
   for (size_t i = 0; i < kind.candidates.size(); ++i) {
     json["candidates"].push_back(CandidateJson(kind.candidates[i], IsChosen(report, index, i)));

@@ -25,6 +25,12 @@ class PrepackError(ValueError):
         super().__init__(message)
 
 
+class UsageError(PrepackError):
+    """An option, or a path that was named."""
+
+    exit_code = 2
+
+
 class Malformed(PrepackError):
     """The folder contradicts itself, or is not whole."""
 

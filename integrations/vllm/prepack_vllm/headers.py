@@ -28,7 +28,7 @@ def check_headers(manifest: Manifest) -> None:
     _check_loaded(manifest.folder, files)
     for file in sorted(files):
         path = manifest.folder / file
-        begin, header = _read_header(path)
+        begin, header = read_header(path)
         for name, found in header.items():
             entry = expected.get(name)
             if entry is None or entry.file != file:
@@ -61,7 +61,7 @@ def _check_loaded(folder: Path, files: set[str]) -> None:
         raise Malformed(str(path), f"the index {what}", found=file, hint=_HINT)
 
 
-def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
+def read_header(path: Path) -> tuple[int, dict[str, Any]]:
     """Where the data begins, and the tensors by name."""
     try:
         with open(path, "rb") as file:

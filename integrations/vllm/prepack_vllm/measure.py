@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,29 +23,20 @@ from prepack_vllm.layouts import TORCH_DTYPES, layout_of, module_parts
 from prepack_vllm.manifest import Manifest, PackedModule, read_manifest
 from prepack_vllm.platform import check_layout, load_ops
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 Message = dict[str, Any]
+Product = Callable[[torch.Tensor], torch.Tensor]
 
 
 class _Kernel:
-    """A module's product on copies of its parts in turn, so that no cache holds the next one's."""
+    """A product on copies of its operands in turn, so that no cache holds the next one's."""
 
-    def __init__(self, manifest: Manifest, module: PackedModule, rows: int, cold_bytes: int):
-        from prepack_vllm.bound_kernel import bind, read_parts  # loads vLLM
-
-        geometry, _ = module_parts(module, manifest)
-        parts = read_parts(manifest, module)
-        size = sum(part.numel() * part.element_size() for part in parts.values())
-        copies = max(2, -(-cold_bytes // max(size, 1)))
-        self._products = [
-            bind(module, geometry, {name: part.clone() for name, part in parts.items()})
-            for _ in range(copies)
-        ]
-        self._next = itertools.cycle(self._products)
+    def __init__(self, products: Sequence[Product], rows: int, k: int, dtype: torch.dtype):
+        self.products = products
+        self._next = itertools.cycle(products)
         generator = torch.Generator().manual_seed(1)
-        x = torch.randn(rows, geometry.k, generator=generator)
-        self._x = x.to(TORCH_DTYPES[geometry.activation_dtype])
+        self._x = torch.randn(rows, k, generator=generator).to(dtype)
         self.time()  # an op that cannot run here says so now
 
     def time(self) -> float:
@@ -56,6 +47,23 @@ class _Kernel:
             return time.perf_counter() - begin
 
 
+def _copies(size: int, cold_bytes: int) -> range:
+    return range(max(2, -(-cold_bytes // max(size, 1))))
+
+
+def _kernel_of(manifest: Manifest, module: PackedModule, rows: int, cold_bytes: int) -> _Kernel:
+    from prepack_vllm.bound_kernel import bind, read_parts  # loads vLLM
+
+    geometry, _ = module_parts(module, manifest)
+    parts = read_parts(manifest, module)
+    size = sum(part.numel() * part.element_size() for part in parts.values())
+    products = [
+        bind(module, geometry, {name: part.clone() for name, part in parts.items()})
+        for _ in _copies(size, cold_bytes)
+    ]
+    return _Kernel(products, rows, geometry.k, TORCH_DTYPES[geometry.activation_dtype])
+
+
 class Session:
     def __init__(self) -> None:
         self._kernels: dict[int, _Kernel] = {}
@@ -64,6 +72,7 @@ class Session:
         self._questions: dict[str, Callable[[Message], Message]] = {
             "hello": self._hello,
             "prepare": self._prepare,
+            "prepare_experts": self._prepare_experts,
             "time": self._time,
             "forget": self._forget,
         }
@@ -97,19 +106,36 @@ class Session:
         load_ops()
         return {"name": f"vllm {vllm.__version__}, torch {torch.__version__}"}
 
-    def _prepare(self, question: Message) -> Message:
+    def _manifest(self, question: Message) -> Manifest:
         folder = Path(question["folder"])
         if folder not in self._manifests:
             self._manifests[folder] = read_manifest(folder)
-        manifest = self._manifests[folder]
+        return self._manifests[folder]
+
+    def _prepare(self, question: Message) -> Message:
+        manifest = self._manifest(question)
         module = manifest.modules[question["module"]]
         layout_of(module)  # one that this plugin does not run is said to be so
-        kernel_type = check_layout(module.layout, str(folder), manifest)
-        kernel = _Kernel(manifest, module, int(question["rows"]), int(question["cold_bytes"]))
+        kernel_type = check_layout(module.layout, str(manifest.folder), manifest)
+        kernel = _kernel_of(manifest, module, int(question["rows"]), int(question["cold_bytes"]))
+        ops = kernel_type.ops
+        return self._keep(kernel, ops[-1] if ops else "aten::linear")
+
+    def _prepare_experts(self, question: Message) -> Message:
+        from prepack_vllm.bound_experts import Mixture  # loads vLLM
+
+        manifest = self._manifest(question)
+        mixture = Mixture(
+            manifest, question["mixture"], int(question["experts"]), int(question["top_k"])
+        )
+        products = [mixture.bind() for _ in _copies(mixture.bytes, int(question["cold_bytes"]))]
+        kernel = _Kernel(products, int(question["rows"]), mixture.hidden, mixture.dtype)
+        return self._keep(kernel, mixture.op)
+
+    def _keep(self, kernel: _Kernel, implementation: str) -> Message:
         number = next(self._numbers)
         self._kernels[number] = kernel
-        ops = kernel_type.ops
-        return {"kernel": number, "implementation": ops[-1] if ops else "aten::linear"}
+        return {"kernel": number, "implementation": implementation}
 
     def _time(self, question: Message) -> Message:
         return {"seconds": self._kernels[question["kernel"]].time()}

@@ -8,9 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import convert
 from folders import CHECKPOINTS
+from quantized import bytes_config, quantize_bytes
+from safetensors.torch import load_file
+from tiny_models import QWEN3_MOE, write_bytes, write_quantized
 
+from prepack_vllm import bound_experts
+from prepack_vllm.bound_experts import Mixture
+from prepack_vllm.manifest import read_manifest
 from prepack_vllm.measure import PROTOCOL, Session, serve
 
 DOWN = "model.layers.0.mlp.down_proj"
@@ -63,7 +70,7 @@ def test_copies_take_as_much_memory_as_was_asked_for(packed):
     prepare(session, packed["w4a16"])
     # A weight of 384 x 1536 nibbles, and 384 x 12 scales in bf16.
     size = 384 * 1536 // 2 + 384 * 12 * 2
-    assert len(session._kernels[1]._products) == -(-(1 << 20) // size) == 4
+    assert len(session._kernels[1].products) == -(-(1 << 20) // size) == 4
 
 
 def test_what_cannot_be_done_is_an_answer(packed):
@@ -110,3 +117,89 @@ def test_the_program_answers_on_its_standard_output_alone():
     (line,) = done.stdout.splitlines()
     answer = json.loads(line)
     assert answer["ok"] and answer["name"].startswith("vllm ")
+
+
+MIXTURE = "model.layers.0.mlp.experts"
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experts")
+    sources = {
+        "int4": write_quantized(folder / "int4", QWEN3_MOE, "ct", 64, True),
+        "int8": write_bytes(folder / "int8", QWEN3_MOE, quantize_bytes, bytes_config(True)),
+    }
+    return {name: convert(one, folder / f"p-{name}", "-t", "vllm-cpu") for name, one in sources.items()}
+
+
+def ask_experts(session, folder, **changes):
+    question = {
+        "do": "prepare_experts",
+        "folder": str(folder),
+        "mixture": MIXTURE,
+        "experts": QWEN3_MOE.experts,
+        "top_k": 2,
+        "rows": 5,
+        "cold_bytes": 1,
+    }
+    return session.answer(question | changes)
+
+
+@pytest.mark.parametrize("name", ["int4", "int8"])
+def test_experts_run_in_the_op_that_vllm_runs(experts, name):
+    session = Session()
+    answer = ask_experts(session, experts[name])
+    assert answer == {"ok": True, "kernel": 1, "implementation": "_C::fused_experts_cpu"}
+    assert session.answer({"do": "time", "kernel": 1})["seconds"] > 0
+    assert len(session._kernels[1].products) == 2
+
+
+@pytest.mark.parametrize("name", ["int4", "int8"])
+def test_experts_compute_what_their_weights_say(experts, name):
+    mixture = Mixture(read_manifest(experts[name]), MIXTURE, QWEN3_MOE.experts, 2)
+    x = torch.randn(6, QWEN3_MOE.hidden, generator=torch.Generator().manual_seed(2))
+    found = mixture.bind()(x.bfloat16()).double()
+    parts = load_file(experts[name].parent / name / "model.safetensors")
+
+    def weight(expert, projection):
+        module = f"{MIXTURE}.{expert}.{projection}_proj"
+        scale = parts[f"{module}.weight_scale"].double()
+        if name == "int8":
+            return parts[f"{module}.weight"].double() * scale
+        packed = parts[f"{module}.weight_packed"]
+        codes = (packed[..., None] >> torch.arange(0, 32, 4) & 15).flatten(1).double() - 8
+        return codes * scale.repeat_interleave(64, 1)
+
+    expected = torch.zeros_like(found)
+    for row, ids in enumerate(mixture.routes(6)[0]):
+        for expert in ids.tolist():
+            gate, up = (weight(expert, one) @ x[row].double() for one in ("gate", "up"))
+            hidden = torch.nn.functional.silu(gate) * up
+            expected[row] += weight(expert, "down") @ hidden / 2
+    assert (found - expected).norm() < 0.03 * expected.norm()
+
+
+def test_tokens_are_spread_evenly(experts):
+    mixture = Mixture(read_manifest(experts["int4"]), MIXTURE, 4, 2)
+    ids, shares = mixture.routes(6)
+    assert torch.bincount(ids.flatten()).tolist() == [3, 3, 3, 3]
+    assert all(len(set(row)) == 2 for row in ids.tolist())
+    assert shares.sum(1).tolist() == [1] * 6
+
+
+def test_some_experts_stand_for_all(experts):
+    manifest = read_manifest(experts["int4"])
+    few = Mixture(manifest, MIXTURE, QWEN3_MOE.experts, 2)
+    many = Mixture(manifest, MIXTURE, 4 * QWEN3_MOE.experts, 2)
+    assert many.bytes == 4 * few.bytes
+    x = torch.randn(3, QWEN3_MOE.hidden).bfloat16()
+    assert torch.equal(many.bind()(x), few.bind()(x))
+
+
+def test_experts_that_cannot_run_are_an_answer(experts, packed, monkeypatch):
+    assert "no expert of" in ask_experts(Session(), packed["w4a16"])["message"]
+    monkeypatch.setattr(bound_experts, "has_op", lambda op: False)
+    assert "needs the op _C::fused_experts_cpu" in ask_experts(Session(), experts["int8"])["message"]
+    monkeypatch.undo()
+    monkeypatch.setattr(bound_experts, "EXPERT_KERNELS", {})
+    assert "has no op for experts" in ask_experts(Session(), experts["int8"])["message"]

@@ -157,8 +157,9 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(plan),
-                                                      options.fuse, plan.target->HoldsNoCodes()));
+  PREPACK_TRY_ASSIGN(FusedModules fused,
+                     FuseSiblings(checkpoint, model, options.fuse_experts && HasStacks(plan),
+                                  options.fuse, plan.target->HoldsNoCodes()));
   plan.apart = std::move(fused.apart);
   std::vector<std::optional<ModulePlan>> planned;
   planned.reserve(fused.modules.size());

@@ -57,6 +57,8 @@ struct PlanOptions {
   AcceptedFindings accepted = {};
   // Pack modules as one if runtimes run them as one, see convert/fused_modules.h.
   bool fuse = false;
+  // Then: the experts of a mixture, too.
+  bool fuse_experts = true;
   // For how many NUMA nodes a runtime that holds their shares of experts apart is to have them.
   uint64_t numa_nodes = 1;
 };

@@ -355,6 +355,8 @@ struct Layout {
   CpuFeatures needs = {};
   CpuFeatures wants = {};
   CpuFeatures excludes = {};
+  bool reference_without_wants =
+      false;                          // then its library has only a slow reference implementation
   std::string_view address = {};      // the closed form of weight_bit, for people
   std::string_view notes = {};        // what else a user must know; may be empty
   std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h

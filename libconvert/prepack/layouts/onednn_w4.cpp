@@ -156,6 +156,7 @@ constexpr Layout MakeW4A8() {
   layout.constraints = "N % 2 = 0, groups of a multiple of 16 that divide K";
   layout.isa = "any; AVX-512 with VNNI for the fast kernel";
   layout.wants = {CpuFeature::kAvx512, CpuFeature::kVnni};
+  layout.reference_without_wants = true;
   layout.notes =
       "scales are f32 and zero points u4: with others oneDNN runs a reference "
       "implementation";

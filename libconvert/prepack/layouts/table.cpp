@@ -27,8 +27,14 @@ std::string OneKindOfScales(const PackRequest& request) {
 }
 
 constexpr std::array kTargets = {
-    Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
-    Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
+    Target{.id = "vllm-cpu",
+           .runtime = "vLLM on x86-64 CPUs",
+           .eight_bit_experts = true,
+           .runs_fused = true},
+    Target{.id = "zentorch",
+           .runtime = "vLLM with zentorch on AMD CPUs",
+           .eight_bit_experts = true,
+           .runs_fused = true},
     Target{"onednn", "programs that call oneDNN's matmul"},
     Target{.id = "kt",
            .runtime = "KTransformers (kt-kernel with SGLang)",

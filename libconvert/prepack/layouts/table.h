@@ -27,6 +27,9 @@ struct Target {
   std::string (*model_wide)(const PackRequest& request) = nullptr;
   // Its ops for experts of 8-bit integers quantize activations to 8 bits; it has no others.
   bool eight_bit_int8_experts = false;
+  // Its runtime runs modules that read the same input as one (q, k and v; gate and up), and all
+  // experts of a layer in one op.
+  bool runs_fused = false;
 
   // Is it a checkpoint that is not quantized?
   bool HoldsNoCodes() const { return checkpoint && format.empty(); }

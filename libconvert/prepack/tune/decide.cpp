@@ -63,7 +63,10 @@ TuneTotal TotalOf(const TuneReport& report, std::string target, std::vector<size
   TuneTotal total{.target = std::move(target), .label = LabelOf(report, candidates)};
   total.candidates = std::move(candidates);
   for (size_t i = 0; i < total.candidates.size(); ++i) {
-    total.bytes += report.kinds[i].candidates[total.candidates[i]].bytes;
+    const uint64_t bytes = report.kinds[i].candidates[total.candidates[i]].bytes;
+    total.bytes += bytes;
+    total.read_bytes +=
+        static_cast<double>(bytes) * report.kinds[i].ReadShare(report.batches.front());
   }
   total.sqnr_db = MeanDecibel(report, total.candidates);
   for (const uint64_t rows : report.batches) {

@@ -78,6 +78,14 @@ class OneDnnRuntime final : public KernelRuntime {
     return std::unique_ptr<PreparedKernel>(std::make_unique<OneDnnKernel>(*std::move(product)));
   }
 
+  // Not asked for: programs multiply experts one by one.
+  Result<std::unique_ptr<PreparedKernel>> PrepareExperts(const PackedModule& one,
+                                                         const ExpertsInOneOp& /*mixture*/,
+                                                         uint64_t /*rows*/,
+                                                         uint64_t /*cold_bytes*/) override {
+    return Unsupported(one.layout().id, "oneDNN has no op for all experts of a layer");
+  }
+
  private:
   GemmEngine& engine_;
 };

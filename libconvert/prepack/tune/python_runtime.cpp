@@ -1,10 +1,13 @@
 // The ops of vLLM and zentorch, in a child that has them: python -m prepack_vllm.measure. A line is
 // a question or an answer:
 //
-//     {"do": "hello", "protocol": 1, "threads": 2}
+//     {"do": "hello", "protocol": 2, "threads": 2}
 //       {"ok": true, "name": "vllm 0.32.0, torch 2.13.0"}
 //     {"do": "prepare", "folder": …, "module": …, "rows": 8, "cold_bytes": 67108864}
 //       {"ok": true, "kernel": 1, "implementation": "_C::cpu_gemm_wna16"}
+//     {"do": "prepare_experts", "folder": …, "mixture": …, "experts": 128, "top_k": 8, "rows": 8,
+//      "cold_bytes": 67108864}
+//       the same
 //     {"do": "time", "kernel": 1}
 //       {"ok": true, "seconds": 0.0012}
 //     {"do": "forget", "kernel": 1}
@@ -27,7 +30,7 @@
 namespace prepack {
 namespace {
 
-constexpr int kProtocol = 1;
+constexpr int kProtocol = 2;
 // vLLM takes half a minute to load on a slow disk.
 constexpr double kSecondsToLoad = 300;
 constexpr double kSecondsToAnswer = 120;
@@ -105,11 +108,29 @@ class PythonRuntime final : public KernelRuntime {
 
   Result<std::unique_ptr<PreparedKernel>> Prepare(const PackedModule& module, uint64_t rows,
                                                   uint64_t cold_bytes) override {
-    PREPACK_TRY_ASSIGN(const Json answer, conversation_.Ask({{"do", "prepare"},
-                                                             {"folder", module.folder().string()},
-                                                             {"module", module.name()},
-                                                             {"rows", rows},
-                                                             {"cold_bytes", cold_bytes}}));
+    return Ask({{"do", "prepare"},
+                {"folder", module.folder().string()},
+                {"module", module.name()},
+                {"rows", rows},
+                {"cold_bytes", cold_bytes}});
+  }
+
+  Result<std::unique_ptr<PreparedKernel>> PrepareExperts(const PackedModule& one,
+                                                         const ExpertsInOneOp& mixture,
+                                                         uint64_t rows,
+                                                         uint64_t cold_bytes) override {
+    return Ask({{"do", "prepare_experts"},
+                {"folder", one.folder().string()},
+                {"mixture", mixture.mixture},
+                {"experts", mixture.experts},
+                {"top_k", mixture.top_k},
+                {"rows", rows},
+                {"cold_bytes", cold_bytes}});
+  }
+
+ private:
+  Result<std::unique_ptr<PreparedKernel>> Ask(const Json& question) {
+    PREPACK_TRY_ASSIGN(const Json answer, conversation_.Ask(question));
     const Json* number = JsonMember(answer, "kernel");
     const std::optional<std::string> implementation = TextOf(answer, "implementation");
     if (number == nullptr || !number->is_number_unsigned() || !implementation) {
@@ -119,7 +140,6 @@ class PythonRuntime final : public KernelRuntime {
         std::make_unique<PythonKernel>(conversation_, *number, Printable(*implementation)));
   }
 
- private:
   Conversation conversation_;
   const std::string name_;
 };

@@ -49,10 +49,29 @@ bool TuneCandidate::IsMeasured(uint64_t rows) const {
   return step != nullptr && step->timing.has_value();
 }
 
+std::string ShapeText(const TunedShape& shape) {
+  if (shape.experts == 0) return fmt::format("{} × {}x{}", shape.units, shape.n, shape.k);
+  return fmt::format("{} × {} experts, {} per token", shape.units, shape.experts, shape.top_k);
+}
+
 size_t TunedKind::modules() const {
   size_t count = 0;
   for (const TunedShape& shape : shapes) count += shape.modules;
   return count;
+}
+
+double TunedKind::ReadShare(uint64_t tokens) const {
+  double read = 0;
+  double all = 0;
+  for (const TunedShape& shape : shapes) {
+    const auto units = static_cast<double>(shape.units);
+    const bool some = shape.experts != 0 && tokens * shape.top_k < shape.experts;
+    const double share =
+        some ? static_cast<double>(tokens * shape.top_k) / static_cast<double>(shape.experts) : 1;
+    read += units * share;
+    all += units;
+  }
+  return read / all;
 }
 
 const TuneStep* TuneTotal::StepOf(uint64_t rows) const {

@@ -60,7 +60,13 @@ struct TunedShape {
   uint64_t k = 0;
   std::string scheme = {};  // of the weights, for people
   size_t modules = 0;
+  size_t units = 0;      // each of as many modules, which run as one
+  uint64_t experts = 0;  // of a mixture, of which n and k are those of the first module; else 0
+  uint64_t top_k = 0;    // of them, for each token
 };
+
+// "32 × 6144x4096", "48 × 128 experts, 8 per token".
+std::string ShapeText(const TunedShape& shape);
 
 struct TunedKind {
   std::string role = {};
@@ -71,6 +77,8 @@ struct TunedKind {
   std::vector<TuneRejection> rejections = {};
 
   size_t modules() const;
+  // What part of its weights so many tokens read: not all experts, if they are few.
+  double ReadShare(uint64_t tokens) const;
 };
 
 // The model with one candidate of every kind.
@@ -79,6 +87,7 @@ struct TuneTotal {
   std::string label = {};               // its schemes: "w4a16", "w4a16+w8a8"
   std::vector<size_t> candidates = {};  // by kind
   uint64_t bytes = 0;
+  double read_bytes = 0;               // by the smallest batch
   std::optional<double> sqnr_db = {};  // mean over all modules of noise over signal
   std::vector<TuneStep> steps = {};
 

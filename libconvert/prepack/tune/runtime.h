@@ -25,6 +25,18 @@ class PreparedKernel : public TimedProduct {
   virtual bool is_reference() const = 0;
 };
 
+// All experts of a layer, in one op. A folder holds some of them, which stand for the others.
+struct ExpertsInOneOp {
+  std::string mixture = {};  // its name, "model.layers.0.mlp.experts"
+  uint64_t experts = 0;
+  uint64_t top_k = 0;  // for each row of activations, as evenly spread as they go
+};
+
+// An error that concerns only one candidate; any other ends the run.
+inline bool IsOfOneCandidate(const Status& status) {
+  return status.kind() == ErrorKind::kUnsupported || status.kind() == ErrorKind::kUnavailable;
+}
+
 class KernelRuntime {
  public:
   KernelRuntime() = default;
@@ -39,6 +51,12 @@ class KernelRuntime {
   // each layout. kUnavailable and kUnsupported: it does not run here, with the reason.
   virtual Result<std::unique_ptr<PreparedKernel>> Prepare(const PackedModule& module, uint64_t rows,
                                                           uint64_t cold_bytes) = 0;
+  // The same of all experts of a layer, for runtimes that run them in one op; `one` is a module of
+  // theirs.
+  virtual Result<std::unique_ptr<PreparedKernel>> PrepareExperts(const PackedModule& one,
+                                                                 const ExpertsInOneOp& mixture,
+                                                                 uint64_t rows,
+                                                                 uint64_t cold_bytes) = 0;
 };
 
 // oneDNN's primitives. The engine must live longer.

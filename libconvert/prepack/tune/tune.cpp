@@ -13,6 +13,7 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/text.h"
 #include "prepack/doctor/doctor.h"
+#include "prepack/layouts/table.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/tune/cpus.h"
 #include "prepack/tune/tuning.h"
@@ -29,7 +30,7 @@ constexpr std::array<std::string_view, 3> kMeasurable = {"vllm-cpu", "zentorch",
 Status CheckTargets(const std::vector<std::string>& targets) {
   if (targets.empty()) return Usage("--target", "no target is named");
   for (const std::string& target : targets) {
-    if (std::ranges::find(kMeasurable, target) == kMeasurable.end()) {
+    if (!CanBeTuned(target)) {
       const std::vector<std::string> known(kMeasurable.begin(), kMeasurable.end());
       return Usage("--target", "not a target whose kernels can be measured")
           .Found(target)
@@ -79,10 +80,13 @@ PlanOptions CommonOptions(const TuneOptions& options) {
 TunedKind DescribeKind(const KindInWork& work) {
   TunedKind kind{.role = work.kind->role, .pattern = work.kind->Pattern(), .bits = work.kind->bits};
   for (const TuneShape& shape : work.kind->shapes) {
-    kind.shapes.push_back({.n = shape.first().n(),
+    kind.shapes.push_back({.n = shape.n(),
                            .k = shape.first().k(),
                            .scheme = DescribeScheme(shape.first().scheme()),
-                           .modules = shape.modules.size()});
+                           .modules = shape.modules(),
+                           .units = shape.units.size(),
+                           .experts = shape.experts,
+                           .top_k = shape.top_k});
   }
   for (const KindCandidate& one : work.found.candidates) kind.candidates.push_back(one.candidate);
   kind.rejections = work.found.rejections;
@@ -156,6 +160,10 @@ void LeaveOutImpossible(std::vector<KindInWork>& kinds, TuneReport& report) {
 
 }  // namespace
 
+bool CanBeTuned(std::string_view target) {
+  return std::ranges::find(kMeasurable, target) != kMeasurable.end();
+}
+
 Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& wanted,
                           Progress& progress) {
   PREPACK_TRY(CheckOptions(wanted));
@@ -167,7 +175,10 @@ Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& wanted,
   PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model, ReadModel(checkpoint, options));
   TuneReport report{.source = options.source.string(), .format = model.format};
-  TuneKinds found = KindsOf(model, options.layers);
+  const bool fuse = std::ranges::any_of(
+      options.targets, [](const std::string& target) { return FindTarget(target)->runs_fused; });
+  PREPACK_TRY_ASSIGN(TuneKinds found,
+                     KindsOf(checkpoint, model, {.layers = options.layers, .fuse = fuse}));
   report.left_out = std::move(found.left_out);
   PREPACK_TRY_ASSIGN(
       std::vector<TuneVariant> variants,

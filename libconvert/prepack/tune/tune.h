@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/cpu_features.h"
@@ -42,6 +43,9 @@ struct TuneOptions {
   TuneGoal goal = TuneGoal::kLatency;
   std::optional<double> min_sqnr_db = {};
 };
+
+// Are there kernels of the target that can be measured?
+bool CanBeTuned(std::string_view target);
 
 // The runtime of a target. Null: there is none here, and why.
 struct TargetRuntime {

@@ -10,41 +10,40 @@
 #include <utility>
 
 #include "prepack/convert/convert.h"
-#include "prepack/doctor/doctor.h"
-#include "prepack/tune/measure.h"
 
 namespace prepack {
 namespace {
 
-// A reference implementation that would take longer for one product is not run.
-constexpr double kMostReferenceSeconds = 1;
 constexpr uint64_t kWeightsForAccuracy = uint64_t{1} << 18;  // of each module
 constexpr double kLeastSecondsOfCell = 0.02;
 constexpr double kMostSecondsOfCell = 2;
 
-// An error that concerns only one candidate; any other ends the run.
-bool IsOfTheCandidate(const Status& status) {
-  return status.kind() == ErrorKind::kUnsupported || status.kind() == ErrorKind::kUnavailable;
-}
-
-Result<PackedModule> OpenModule(const TuneVariant& variant, const QuantizedLinear& linear) {
+Result<PackedModule> OpenModule(const TuneVariant& variant, const std::string& name) {
   const auto& modules = variant.folder->manifest().modules;
-  const auto record = modules.find(linear.module());
+  const auto record = modules.find(name);
   if (record == modules.end()) {
-    return Unsupported(linear.module(), "the packed sample does not hold the module");
+    return Unsupported(name, "the packed sample does not hold the module");
   }
   return PackedModule::Open(*variant.folder, record->first, record->second);
 }
 
-}  // namespace
+// What a unit was packed to: itself, or each of its modules.
+Result<std::vector<PackedModule>> OpenUnit(const TuneVariant& variant, const TuneUnit& unit) {
+  std::vector<PackedModule> opened;
+  std::vector<std::string> names;
+  if (variant.folder->manifest().modules.contains(unit.name)) {
+    names.push_back(unit.name);
+  } else {
+    for (const QuantizedLinear* linear : unit.modules) names.push_back(linear->module());
+  }
+  for (const std::string& name : names) {
+    PREPACK_TRY_ASSIGN(PackedModule module, OpenModule(variant, name));
+    opened.push_back(std::move(module));
+  }
+  return opened;
+}
 
-// A candidate of a kind, of which one shape is measured.
-struct Tuning::Rival {
-  TuneCandidate* candidate;
-  std::optional<PackedModule> module = {};
-  std::unique_ptr<PreparedKernel> kernel = nullptr;
-  Result<Timing> timing = Unavailable("", "it was not measured");
-};
+}  // namespace
 
 Tuning::Tuning(const TuneMachine& machine, const TuneOptions& options, const Checkpoint& checkpoint,
                const QuantizedModel& model, Progress& progress)
@@ -52,7 +51,8 @@ Tuning::Tuning(const TuneMachine& machine, const TuneOptions& options, const Che
       options_(options),
       checkpoint_(checkpoint),
       model_(model),
-      progress_(progress) {}
+      progress_(progress),
+      times_(machine) {}
 
 Status Tuning::PackSample(TuneVariant& variant, const std::filesystem::path& sample) {
   const std::filesystem::path output =
@@ -63,7 +63,7 @@ Status Tuning::PackSample(TuneVariant& variant, const std::filesystem::path& sam
   Progress unseen;
   const Result<ConvertReport> done = Convert(convert, unseen);
   if (!done.ok()) {
-    if (!IsOfTheCandidate(done.status())) return done.status();
+    if (!IsOfOneCandidate(done.status())) return done.status();
     variant.failure = done.status();
     return {};
   }
@@ -78,7 +78,9 @@ Status Tuning::PackSamples(const std::vector<KindInWork>& kinds,
   std::set<size_t> needed;
   for (const KindInWork& kind : kinds) {
     for (const TuneShape& shape : kind.kind->shapes) {
-      modules.insert(modules.end(), shape.sample.begin(), shape.sample.end());
+      for (const TuneUnit& unit : shape.sample) {
+        modules.insert(modules.end(), unit.modules.begin(), unit.modules.end());
+      }
     }
     for (const KindCandidate& one : kind.found.candidates) needed.insert(one.variant);
   }
@@ -106,19 +108,21 @@ Status Tuning::MeasureAccuracy(const KindInWork& kind, const TuneVariant& varian
                                 .threads = options_.threads};
   std::vector<SampledModule> modules;
   for (const TuneShape& shape : kind.kind->shapes) {
-    for (const QuantizedLinear* linear : shape.sample) {
-      if (CancellationRequested()) return Interrupted(linear->module());
-      PREPACK_TRY_ASSIGN(const PackedModule packed, OpenModule(variant, *linear));
-      progress_.BeginItem(linear->module());
-      Result<SampledModule> accuracy = prepack::MeasureAccuracy(packed, source, products);
-      if (accuracy.ok()) {
-        modules.push_back(*std::move(accuracy));
-      } else if (IsOfTheCandidate(accuracy.status())) {
-        candidate.why_no_sqnr = accuracy.status().ToString();
-      } else {
-        return std::move(accuracy).status();
+    for (const TuneUnit& unit : shape.sample) {
+      PREPACK_TRY_ASSIGN(const std::vector<PackedModule> opened, OpenUnit(variant, unit));
+      for (const PackedModule& packed : opened) {
+        if (CancellationRequested()) return Interrupted(packed.name());
+        progress_.BeginItem(packed.name());
+        Result<SampledModule> accuracy = prepack::MeasureAccuracy(packed, source, products);
+        if (accuracy.ok()) {
+          modules.push_back(*std::move(accuracy));
+        } else if (IsOfOneCandidate(accuracy.status())) {
+          candidate.why_no_sqnr = accuracy.status().ToString();
+        } else {
+          return std::move(accuracy).status();
+        }
+        progress_.Add(packed.request().n * packed.request().k);
       }
-      progress_.Add(linear->n() * linear->k());
     }
   }
   if (modules.empty()) return {};
@@ -140,8 +144,7 @@ Status Tuning::MeasureAccuracies(const std::vector<TuneVariant>& variants,
   uint64_t weights = 0;
   for (const KindInWork& kind : kinds) {
     for (const TuneShape& shape : kind.kind->shapes) {
-      weights += kind.found.candidates.size() * shape.sample.size() * shape.first().n() *
-                 shape.first().k();
+      weights += kind.found.candidates.size() * shape.sampled_weights();
     }
   }
   progress_.Begin("accuracy", weights);
@@ -159,132 +162,83 @@ Status Tuning::MeasureAccuracies(const std::vector<TuneVariant>& variants,
   return {};
 }
 
-KernelRuntime* Tuning::RuntimeOf(const std::string& target, std::string& why_not) const {
-  const auto found = std::ranges::find(machine_.runtimes, target, &TargetRuntime::target);
-  why_not = found->why_not;
-  return found->runtime;
-}
-
-const Tuning::KnownTime* Tuning::FindKnown(const std::string& target, const PackedModule& module,
-                                           uint64_t rows) const {
-  const auto known = std::ranges::find_if(known_, [&](const KnownTime& time) {
-    return time.rows == rows && time.target == target && time.layout == &module.layout() &&
-           time.request == module.request();
-  });
-  return known == known_.end() ? nullptr : &*known;
-}
-
-// What a reference implementation took for fewer rows says enough.
-std::string Tuning::WhyTooSlow(const Rival& rival, uint64_t rows) const {
-  const KnownTime* most = nullptr;
-  for (const KnownTime& time : known_) {
-    const bool same = time.target == rival.candidate->target &&
-                      time.layout == &rival.module->layout() &&
-                      time.request == rival.module->request();
-    if (!same || !time.is_reference || !time.timing.ok() || time.rows >= rows) continue;
-    if (most == nullptr || most->rows < time.rows) most = &time;
-  }
-  if (most == nullptr) return "";
-  const double expected =
-      most->timing->seconds * static_cast<double>(rows) / static_cast<double>(most->rows);
-  if (expected <= kMostReferenceSeconds) return "";
-  return fmt::format(
-      "there is only a reference implementation ({}), which would take seconds for so many rows",
-      most->implementation);
-}
-
-void Tuning::PrepareRival(uint64_t rows, Rival& rival) {
-  const Layout& layout = rival.module->layout();
-  const LayoutFit fit = FitOf(layout, machine_.features);
-  std::string why_not;
-  KernelRuntime* const runtime = RuntimeOf(rival.candidate->target, why_not);
-  if (fit.fit == CpuFit::kNot) {
-    rival.timing = Unavailable(layout.id, fmt::format("its kernel {} (this CPU)", fit.why));
-  } else if (runtime == nullptr) {
-    rival.timing = Unavailable(layout.id, why_not);
-  } else if (std::string slow = WhyTooSlow(rival, rows); !slow.empty()) {
-    rival.timing = Unavailable(layout.id, slow);
-  } else {
-    Result<std::unique_ptr<PreparedKernel>> kernel =
-        runtime->Prepare(*rival.module, rows, machine_.cold_bytes);
-    if (kernel.ok()) {
-      rival.kernel = *std::move(kernel);
-    } else {
-      rival.timing = std::move(kernel).status();
-    }
-  }
-}
-
-Status Tuning::RaceRivals(uint64_t rows, std::vector<Rival>& rivals) {
-  // Runtime after runtime: threads of one that has just run keep looking for work for a while.
-  for (const TargetRuntime& runtime : machine_.runtimes) {
-    std::vector<TimedProduct*> products;
-    std::vector<Rival*> runners;
-    for (Rival& rival : rivals) {
-      if (rival.kernel == nullptr || rival.candidate->target != runtime.target) continue;
-      products.push_back(rival.kernel.get());
-      runners.push_back(&rival);
-    }
-    std::vector<Result<Timing>> timings = MeasureInTurn(products, {.seconds = seconds_of_cell_});
-    for (size_t i = 0; i < runners.size(); ++i) runners[i]->timing = std::move(timings[i]);
-  }
-  for (const Rival& rival : rivals) {
-    if (!rival.timing.ok() && !IsOfTheCandidate(rival.timing.status())) {
-      return rival.timing.status();
-    }
-    known_.push_back({.target = rival.candidate->target,
-                      .layout = &rival.module->layout(),
-                      .request = rival.module->request(),
-                      .rows = rows,
-                      .timing = rival.timing,
-                      .implementation = rival.kernel ? rival.kernel->implementation() : "",
-                      .is_reference = rival.kernel && rival.kernel->is_reference()});
-  }
-  return {};
-}
-
-// Adds a shape's figure to the step of a candidate, which has one before only if the shapes before
-// have.
-static void AddToStep(const Result<Timing>& timing, size_t modules, bool is_first, TuneStep& step) {
+// Adds a product's figure to the step of a candidate, which has one before only if all before have.
+static void AddToStep(const Result<Timing>& timing, double times, bool is_first, TuneStep& step) {
   if (!timing.ok()) {
     step.timing.reset();
     if (step.why_not.empty()) step.why_not = timing.status().what();
     return;
   }
   if (!step.why_not.empty()) return;
-  const Timing own = *timing * static_cast<double>(modules);
+  const Timing own = *timing * times;
   step.timing = is_first ? own : *step.timing + own;
+}
+
+// What the variant runs of a unit for so many tokens.
+static Result<std::vector<KernelWork>> WorkOf(const TuneVariant& variant, const TuneShape& shape,
+                                              uint64_t tokens) {
+  PREPACK_TRY_ASSIGN(std::vector<PackedModule> modules, OpenUnit(variant, shape.sample.front()));
+  std::vector<KernelWork> work;
+  if (shape.experts == 0) {
+    for (PackedModule& module : modules) {
+      work.push_back({.target = variant.target(), .module = std::move(module), .rows = tokens});
+    }
+    return work;
+  }
+  if (variant.plan->target->runs_fused) {
+    work.push_back({.target = variant.target(),
+                    .module = std::move(modules.front()),
+                    .rows = tokens,
+                    .mixture = ExpertsInOneOp{.mixture = shape.sample.front().name,
+                                              .experts = shape.experts,
+                                              .top_k = shape.top_k}});
+    return work;
+  }
+  // The modules of one expert stand for those of all.
+  const size_t of_each = shape.units.front().modules.size() / shape.experts;
+  for (size_t i = 0; i < of_each; ++i) {
+    for (const auto& [rows, experts] : RowsOfExperts(tokens, shape.experts, shape.top_k)) {
+      work.push_back({.target = variant.target(),
+                      .module = modules[i],
+                      .rows = rows,
+                      .times = static_cast<double>(experts)});
+    }
+  }
+  return work;
 }
 
 Status Tuning::MeasureShape(const std::vector<TuneVariant>& variants, KindInWork& kind,
                             const TuneShape& shape, uint64_t rows) {
-  std::vector<Rival> rivals;
+  std::vector<std::vector<KernelWork>> works;  // of each candidate
+  size_t most = 0;
   for (KindCandidate& one : kind.found.candidates) {
     const TuneVariant& variant = variants[one.variant];
+    std::vector<KernelWork>& work = works.emplace_back();
     if (variant.folder == nullptr) continue;
-    Rival rival{.candidate = &one.candidate};
-    PREPACK_TRY_ASSIGN(PackedModule module, OpenModule(variant, *shape.sample.front()));
-    rival.module.emplace(std::move(module));
-    if (FindKnown(one.candidate.target, *rival.module, rows) != nullptr) continue;
-    PrepareRival(rows, rival);
-    rivals.push_back(std::move(rival));
+    PREPACK_TRY_ASSIGN(work, WorkOf(variant, shape, rows));
+    most = std::max(most, work.size());
   }
-  PREPACK_TRY(RaceRivals(rows, rivals));
+  for (size_t i = 0; i < most; ++i) {
+    std::vector<const KernelWork*> rivals;
+    for (const std::vector<KernelWork>& work : works) {
+      if (i < work.size()) rivals.push_back(&work[i]);
+    }
+    PREPACK_TRY(times_.Measure(rivals, seconds_of_cell_));
+  }
   const bool is_first = &shape == &kind.kind->shapes.front();
-  for (KindCandidate& one : kind.found.candidates) {
-    const TuneVariant& variant = variants[one.variant];
-    TuneCandidate& candidate = one.candidate;
+  for (size_t i = 0; i < works.size(); ++i) {
+    TuneCandidate& candidate = kind.found.candidates[i].candidate;
+    const TuneVariant& variant = variants[kind.found.candidates[i].variant];
     if (is_first) candidate.steps.push_back({.rows = rows, .timing = {}, .why_not = {}});
     TuneStep& step = *std::ranges::find(candidate.steps, rows, &TuneStep::rows);
-    if (variant.folder == nullptr) {
-      AddToStep(variant.failure, shape.modules.size(), is_first, step);
-      continue;
+    if (variant.folder == nullptr) AddToStep(variant.failure, 1, is_first, step);
+    for (const KernelWork& work : works[i]) {
+      const KnownTime& known = times_.Of(work);
+      if (candidate.implementation.empty()) candidate.implementation = known.implementation;
+      candidate.is_reference = candidate.is_reference || known.is_reference;
+      AddToStep(known.timing, work.times * static_cast<double>(shape.units.size()),
+                is_first && &work == &works[i].front(), step);
     }
-    PREPACK_TRY_ASSIGN(const PackedModule module, OpenModule(variant, *shape.sample.front()));
-    const KnownTime& known = *FindKnown(candidate.target, module, rows);
-    if (candidate.implementation.empty()) candidate.implementation = known.implementation;
-    candidate.is_reference = candidate.is_reference || known.is_reference;
-    AddToStep(known.timing, shape.modules.size(), is_first, step);
   }
   return {};
 }

@@ -17,6 +17,7 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
 #include "prepack/tune/accuracy.h"
+#include "prepack/tune/kernel_times.h"
 #include "prepack/tune/kinds.h"
 #include "prepack/tune/sample_folder.h"
 #include "prepack/tune/tune.h"
@@ -44,30 +45,11 @@ class Tuning {
                            std::vector<KindInWork>& kinds);
 
  private:
-  // A product that was measured: the same one is not measured again.
-  struct KnownTime {
-    std::string target;
-    const Layout* layout = nullptr;
-    PackRequest request;
-    uint64_t rows = 0;
-    Result<Timing> timing = Timing{};
-    std::string implementation = {};
-    bool is_reference = false;
-  };
-  struct Rival;
-
   Status PackSample(TuneVariant& variant, const std::filesystem::path& sample);
   Status MeasureAccuracy(const KindInWork& kind, const TuneVariant& variant,
                          const SecondDecoder& source, TuneCandidate& candidate);
   Status MeasureShape(const std::vector<TuneVariant>& variants, KindInWork& kind,
                       const TuneShape& shape, uint64_t rows);
-  // Prepares a rival's kernel, or says why it has none.
-  void PrepareRival(uint64_t rows, Rival& rival);
-  Status RaceRivals(uint64_t rows, std::vector<Rival>& rivals);
-  std::string WhyTooSlow(const Rival& rival, uint64_t rows) const;
-  const KnownTime* FindKnown(const std::string& target, const PackedModule& module,
-                             uint64_t rows) const;
-  KernelRuntime* RuntimeOf(const std::string& target, std::string& why_not) const;
 
   const TuneMachine& machine_;
   const TuneOptions& options_;
@@ -76,7 +58,7 @@ class Tuning {
   Progress& progress_;
   std::optional<ScratchFolder> scratch_;
   std::optional<Checkpoint> recorded_;
-  std::vector<KnownTime> known_;
+  KernelTimes times_;
   double seconds_of_cell_ = 0;  // for the rivals of one shape and batch
 };
 

@@ -1,11 +1,14 @@
 #include "prepack/tune/variants.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
 
 #include "prepack/convert/scheme_choice.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {
@@ -45,27 +48,56 @@ Status MakeVariantPlan(const Checkpoint& checkpoint, const QuantizedModel& model
   return {};
 }
 
-const ModulePlan& PlanOf(const Plan& plan, const QuantizedLinear& linear) {
-  return *std::ranges::lower_bound(
-      plan.modules, linear.module(), {},
-      [](const ModulePlan& module) -> const std::string& { return module.linear->module(); });
+const ModulePlan* FindPlan(const Plan& plan, std::string_view module) {
+  const auto found = std::ranges::lower_bound(
+      plan.modules, module, {},
+      [](const ModulePlan& one) -> std::string_view { return one.linear->module(); });
+  return found != plan.modules.end() && found->linear->module() == module ? &*found : nullptr;
+}
+
+// What a unit is packed to: itself, or each of its modules.
+std::vector<const ModulePlan*> PlansOf(const Plan& plan, const TuneUnit& unit) {
+  if (const ModulePlan* whole = FindPlan(plan, unit.name)) return {whole};
+  std::vector<const ModulePlan*> plans;
+  for (const QuantizedLinear* linear : unit.modules) {
+    plans.push_back(FindPlan(plan, linear->module()));
+  }
+  return plans;
 }
 
 // Do both pack the kind to the same bytes for the same arithmetic?
 bool MakesTheSame(const TuneKind& kind, const TuneVariant& a, const TuneVariant& b) {
   return a.target() == b.target() && std::ranges::all_of(kind.shapes, [&](const TuneShape& shape) {
-           const ModulePlan& one = PlanOf(*a.plan, shape.first());
-           const ModulePlan& other = PlanOf(*b.plan, shape.first());
-           return one.chosen == other.chosen && one.request == other.request;
+           return std::ranges::equal(
+               PlansOf(*a.plan, shape.units.front()), PlansOf(*b.plan, shape.units.front()),
+               [](const ModulePlan* one, const ModulePlan* other) {
+                 return one->chosen == other->chosen && one->request == other->request;
+               });
          });
+}
+
+// Why the variant's runtime has no op for the experts, although a layout takes each of them.
+std::string WhyNoMixture(const TuneVariant& variant,
+                         const std::vector<const ModulePlan*>& modules) {
+  if (!variant.plan->target->runs_fused) return "";
+  const Layout* const layout = modules.front()->chosen;
+  const bool differ = std::ranges::any_of(
+      modules, [&](const ModulePlan* module) { return module->chosen != layout; });
+  if (differ) return "the experts of a layer get different layouts, and one op runs them all";
+  if (layout->stacks_experts) return "";
+  return fmt::format("{}: its runtime has no op for experts that reads it", layout->id);
 }
 
 // Of the first shape that the variant has no layout for; empty: it has one for all.
 std::string WhyNot(const TuneKind& kind, const TuneVariant& variant) {
   if (!variant.plan) return variant.failure.ToString();
   for (const TuneShape& shape : kind.shapes) {
-    const ModulePlan& module = PlanOf(*variant.plan, shape.first());
-    if (module.chosen == nullptr) return module.WhyRejected();
+    const std::vector<const ModulePlan*> modules = PlansOf(*variant.plan, shape.units.front());
+    for (const ModulePlan* module : modules) {
+      if (module->chosen == nullptr) return module->WhyRejected();
+    }
+    if (kind.sort != TuneUnitSort::kMixture) continue;
+    if (std::string why = WhyNoMixture(variant, modules); !why.empty()) return why;
   }
   return "";
 }
@@ -73,12 +105,13 @@ std::string WhyNot(const TuneKind& kind, const TuneVariant& variant) {
 TuneCandidate Describe(const TuneKind& kind, const TuneVariant& variant) {
   TuneCandidate candidate{.target = variant.target(), .scheme = variant.scheme, .sqnr_db = {}};
   for (const TuneShape& shape : kind.shapes) {
-    const ModulePlan& module = PlanOf(*variant.plan, shape.first());
-    std::string layout(module.chosen->id);
-    if (std::ranges::count(candidate.layouts, layout) == 0) {
-      candidate.layouts.push_back(std::move(layout));
+    for (const ModulePlan* module : PlansOf(*variant.plan, shape.units.front())) {
+      std::string layout(module->chosen->id);
+      if (std::ranges::count(candidate.layouts, layout) == 0) {
+        candidate.layouts.push_back(std::move(layout));
+      }
+      candidate.bytes += module->packed_bytes * shape.units.size();
     }
-    candidate.bytes += module.packed_bytes * shape.modules.size();
   }
   return candidate;
 }
@@ -100,6 +133,8 @@ Result<std::vector<TuneVariant>> PlanVariants(const Checkpoint& checkpoint,
     for (const SchemeRow& row : kSchemes) {
       TuneVariant variant{.scheme = std::string(row.name), .options = common};
       variant.options.target = target;
+      variant.options.fuse = FindTarget(target)->runs_fused;
+      variant.options.fuse_experts = false;  // an op for experts is given some of them, repeated
       if (std::ranges::none_of(kinds, [&](const TuneKind& kind) { return variant.IsFor(kind); })) {
         continue;
       }

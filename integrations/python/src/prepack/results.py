@@ -821,6 +821,9 @@ class TuneShape(Record):
     k: int
     scheme: str
     modules: int
+    units: int
+    experts: int
+    top_k: int
 
 
 @dataclass(frozen=True)

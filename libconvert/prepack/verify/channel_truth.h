@@ -32,6 +32,10 @@ struct ChannelPanelTruth {
   DecodedRows scattered;
   std::vector<uint64_t> run_ends;  // of consecutive input channels with the same group
   std::vector<float> weights;      // of one run
+  // Of the hot inputs of all rows, in one channel.
+  std::vector<float> hot_steps;
+  std::vector<float> hot_scales;
+  std::vector<double> hot_weights;
 };
 
 class ChannelTruth {
@@ -57,8 +61,13 @@ class ChannelTruth {
   // Appends the digests of decoded channels, and adds their products. `first`: of the panel.
   void AddPiece(WeightRounding judged, uint64_t first, uint64_t width,
                 ChannelPanelTruth& panel) const;
+  void AddHotProducts(WeightRounding judged, uint64_t channel, std::span<const float> scales,
+                      double* y, uint64_t width, ChannelPanelTruth& panel) const;
   uint32_t Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
                   std::span<const float> scales, std::vector<float>& weights) const;
+  uint32_t DigestSmall(const ChannelPanelTruth& panel, std::span<const int8_t> steps,
+                       std::span<const float> scales) const;
+  bool TakesSmall() const;
 
   const GemmTruth& truth_;
   uint64_t k_ = 0;

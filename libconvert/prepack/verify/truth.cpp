@@ -133,6 +133,15 @@ double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scal
                       [=](auto constant) { return Operand<constant.value>(step, scale); });
 }
 
+void FillKernelWeights(WeightRounding rounding, bool to_f16, std::span<const float> steps,
+                       std::span<const float> scales, std::span<double> operands) {
+  WithRounding(rounding, to_f16, [=](auto constant) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      operands[i] = Operand<constant.value>(steps[i], scales[i]);
+    }
+  });
+}
+
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
   const uint64_t inputs = decoded.inputs();
   const std::vector<uint64_t> runs = RunsOf(decoded.group_of);
@@ -156,8 +165,13 @@ Status MembersDiffer(const PackedModule& packed, std::string_view what) {
 }
 
 // Appends rows of another member.
-Status Append(const PackedModule& packed, const DecodedRows& more, DecodedRows& out) {
+Status Append(const PackedModule& packed, DecodedRows& more, DecodedRows& out) {
   if (more.group_of != out.group_of) return MembersDiffer(packed, "the groups of their inputs");
+  if (more.small.empty() != out.small.empty()) {
+    more.Widen();
+    out.Widen();
+  }
+  out.small.insert(out.small.end(), more.small.begin(), more.small.end());
   out.steps.insert(out.steps.end(), more.steps.begin(), more.steps.end());
   out.scales.insert(out.scales.end(), more.scales.begin(), more.scales.end());
   return {};
@@ -170,6 +184,7 @@ namespace {
 // Keeps every `step`th of the rows.
 void KeepRows(uint64_t step, DecodedRows& decoded) {
   if (step == 1) return;
+  decoded.Widen();
   const uint64_t inputs = decoded.inputs();
   const uint64_t groups = decoded.groups();
   const uint64_t rows = CeilDiv(decoded.rows(), step);
@@ -226,6 +241,7 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
     return source.DecodeSlab(members.front().module, k, inputs, n0, rows, out);
   }
   DecodedRows more;
+  more.takes_small = out.takes_small;
   return packed.member_ends().ForRows(n0, rows, [&](const StackedRows& piece) {
     const std::string& module = members[piece.member].module;
     if (piece.before == 0) {
@@ -336,6 +352,7 @@ Status GemmTruth::Gather(uint64_t n0, uint64_t channels, DecodedRows& out,
                          DecodedRows& from) const {
   const std::span<const uint64_t> inputs = inputs_.channels();
   out.steps.resize(channels * inputs.size());
+  out.small.clear();
   out.scales.clear();
   out.group_of.resize(inputs.size());
   for (uint64_t first = 0; first < channels; first += kGatheredChannels) {

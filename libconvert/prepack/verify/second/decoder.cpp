@@ -75,7 +75,9 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
                           .rows = rows,
                           .k0 = slab.k0,
                           .inputs = slab.inputs,
-                          .old_model_free = old_model_free_};
+                          .old_model_free = old_model_free_,
+                          .takes_small = out.takes_small};
+  out.small.clear();
   return decode_(*source_, wanted, out);
 }
 

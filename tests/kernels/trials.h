@@ -483,24 +483,27 @@ inline Trial split_small_fields(const TrialShape& shape) {
           }};
 }
 
-// The scale, factors, and steps, which differ by 15 or less, or by anything.
+// Scales, factors, and steps, which differ by 15 or less, or by anything.
 inline Trial digest_small_scaled(const TrialShape& shape) {
-  const size_t count = shape.cols;
+  const size_t groups = shape.rows;
+  const size_t group = shape.option / 16 % 2 == 0 ? shape.cols / 32 * 32 : shape.cols;
+  const size_t count = groups * group;
+  const size_t before = groups * sizeof(float);
   const auto rounding = static_cast<Bf16Rounding>(1 + shape.option % 3);
   const bool near = shape.option / 4 % 4 != 0;
-  return {.in_bytes = sizeof(float) + 3 * count,
+  return {.in_bytes = before + 3 * count,
           .out_bytes = sizeof(uint32_t),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-                const uint8_t* factors = in + sizeof(float);
-                *As<uint32_t>(out) =
-                    kernels.digest_small_scaled(As<int8_t>(factors + 2 * count), count,
-                                                *As<float>(in), rounding, As<int16_t>(factors));
+                const uint8_t* factors = in + before;
+                *As<uint32_t>(out) = kernels.digest_small_scaled(As<int8_t>(factors + 2 * count),
+                                                                 group, As<float>(in), groups,
+                                                                 rounding, As<int16_t>(factors));
               },
           .prepare =
               [=](uint8_t* in) {
-                MakeFloats(in, 1);
-                uint8_t* steps = in + sizeof(float) + 2 * count;
+                MakeFloats(in, groups);
+                uint8_t* steps = in + before + 2 * count;
                 for (size_t i = 0; near && i < count; ++i) {
                   steps[i] = static_cast<uint8_t>(steps[i] % 16 + shape.option);
                 }
@@ -628,7 +631,7 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"scale_nibbles", "scaled nibbles", {.cols = 2048}},
     {"scale_nibble_lines", "scaled nibbles, lines", {.cols = 256}},
     {"split_small_fields", "fields of bytes", {.cols = 16384}},
-    {"digest_small_scaled", "digests of small steps, scaled", {.cols = 16384, .option = 5}},
+    {"digest_small_scaled", "digests of small steps, scaled", {.cols = 128, .option = 5}},
     {"digest_small_steps", "digests of small steps", {.cols = 16384}},
     {"digest_nibbles", "digests of nibbles", {.cols = 2048}},
     {"digest_nibble_lines", "digests of nibbles, lines", {.cols = 256}},

@@ -19,9 +19,10 @@ namespace prepack {
 using SplitSmallFieldsFn = void(const uint8_t* bytes, size_t count, uint32_t bits, int32_t offset,
                                 int8_t* out);
 
-// As DigestScaled and DigestSteps, of steps in a byte each; `rounding` is not kNone.
-using DigestSmallScaledFn = uint32_t(const int8_t* steps, size_t count, float scale,
-                                     Bf16Rounding rounding, const int16_t* factors);
+// As DigestScaled and DigestSteps, of steps in a byte each. Scaled: of `groups` groups of `count`
+// steps, one after the other, with a scale each; `rounding` is not kNone.
+using DigestSmallScaledFn = uint32_t(const int8_t* steps, size_t count, const float* scales,
+                                     size_t groups, Bf16Rounding rounding, const int16_t* factors);
 using DigestSmallStepsFn = uint32_t(const int8_t* steps, size_t count, const int16_t* factors);
 
 // As ScaleNibbles and ScaleNibbleLines, and then AddStripDigests; whatever the scales say,

@@ -5,19 +5,16 @@
 
 namespace prepack::PREPACK_LEVEL {
 
-#ifndef PREPACK_AVX512
+#ifdef PREPACK_SCALAR
 
 namespace {
 
-// What vectors leave over, and all that the scalar twins do.
-
-[[gnu::always_inline]] inline uint32_t DigestOfBF16(float weight, int16_t factor) {
+uint32_t DigestOfBF16(float weight, int16_t factor) {
   return BitsOf(weight) * static_cast<uint32_t>(static_cast<int32_t>(factor));
 }
 
-[[gnu::always_inline]] inline uint32_t DigestSmallOneByOne(const int8_t* steps, size_t count,
-                                                           float scale, Bf16Rounding rounding,
-                                                           const int16_t* factors) {
+uint32_t DigestSmallOneByOne(const int8_t* steps, size_t count, float scale, Bf16Rounding rounding,
+                             const int16_t* factors) {
   uint32_t digest = 0;
   for (size_t i = 0; i < count; ++i) {
     digest += DigestOfBF16(ToBF16(static_cast<float>(steps[i]) * scale, rounding), factors[i]);
@@ -26,10 +23,6 @@ namespace {
 }
 
 }  // namespace
-
-#endif
-
-#ifdef PREPACK_SCALAR
 
 void SplitSmallFields(const uint8_t* bytes, size_t count, uint32_t bits, int32_t offset,
                       int8_t* out) {
@@ -41,9 +34,14 @@ void SplitSmallFields(const uint8_t* bytes, size_t count, uint32_t bits, int32_t
   }
 }
 
-uint32_t DigestSmallScaled(const int8_t* steps, size_t count, float scale, Bf16Rounding rounding,
-                           const int16_t* factors) {
-  return DigestSmallOneByOne(steps, count, scale, rounding, factors);
+uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scales, size_t groups,
+                           Bf16Rounding rounding, const int16_t* factors) {
+  uint32_t digest = 0;
+  for (size_t i = 0; i < groups; ++i) {
+    digest +=
+        DigestSmallOneByOne(steps + i * count, count, scales[i], rounding, factors + i * count);
+  }
+  return digest;
 }
 
 uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* factors) {
@@ -155,43 +153,75 @@ struct CodeFactors {
   return static_cast<int8_t>((_mm_cvtsi128_si32(least) & 0xFF) ^ 0x80);
 }
 
-// Of steps that differ by no more than 15; false if these differ by more.
+// The table of a group in memory, and the step that its code 0 stands for.
+struct StoredTable {
+  __m128i low;
+  __m128i high;
+  int8_t first;
+};
+
+// Of steps that differ by no more than 15.
 template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline bool DigestNearSteps(const int8_t* steps, size_t count, float scale,
-                                                   const int16_t* factors, uint32_t& digest) {
+[[gnu::always_inline]] inline StoredTable TableOfSteps(const int8_t* steps, size_t count,
+                                                       float scale) {
   Vector least = Load(steps);
   for (size_t i = kCodes; i < count; i += kCodes) least = _mm256_min_epi8(least, Load(steps + i));
   const int8_t first = LeastByte(least);
-  const Vector base = Bytes(first);
   const __m256 factor = _mm256_set1_ps(scale);
   const __m256i eight = _mm256_add_epi32(Numbers32(static_cast<uint32_t>(int32_t{first})),
                                          _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  const __m256i more = _mm256_add_epi32(eight, Numbers32(8));
   const WeightTable table =
       TableOf(ToBF16<kRounding>(BitsOfProduct(_mm256_cvtepi32_ps(eight), factor)),
-              ToBF16<kRounding>(BitsOfProduct(
-                  _mm256_cvtepi32_ps(_mm256_add_epi32(eight, Numbers32(8))), factor)));
+              ToBF16<kRounding>(BitsOfProduct(_mm256_cvtepi32_ps(more), factor)));
+  return {_mm256_castsi256_si128(table.low), _mm256_castsi256_si128(table.high), first};
+}
+
+// Groups whose tables are made before any is used: making one takes long, but several at a time
+// take hardly longer.
+constexpr size_t kTables = 16;
+
+// At most kTables groups, of a multiple of kCodes steps. False if steps of one differ by more than
+// 15: the digest is then none.
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline bool DigestNearSteps(const int8_t* steps, size_t count,
+                                                   const float* scales, size_t groups,
+                                                   const int16_t* factors, uint32_t& digest) {
+  StoredTable tables[kTables];
+  for (size_t i = 0; i < groups; ++i) {
+    tables[i] = TableOfSteps<kRounding>(steps + i * count, count, scales[i]);
+  }
   Vector sums = Numbers32(0);
   Vector all = Numbers32(0);
-  for (size_t i = 0; i < count; i += kCodes) {
-    const Vector codes = _mm256_sub_epi8(Load(steps + i), base);
-    all = Or(all, codes);
-    sums = AddCodes(sums, codes, table, LoadFactors(factors + i));
+  for (size_t i = 0; i < groups; ++i) {
+    const WeightTable table = {Repeat(tables[i].low), Repeat(tables[i].high)};
+    const Vector first = Bytes(tables[i].first);
+    for (size_t end = (i + 1) * count, j = i * count; j < end; j += kCodes) {
+      const Vector codes = _mm256_sub_epi8(Load(steps + j), first);
+      all = Or(all, codes);
+      sums = AddCodes(sums, codes, table, LoadFactors(factors + j));
+    }
   }
   digest = DigestOf(sums);
   return _mm256_testz_si256(all, Bytes(0xF0)) != 0;
 }
 
 template <Bf16Rounding kRounding>
-uint32_t DigestSmall(const int8_t* steps, size_t count, float scale, const int16_t* factors) {
-  const size_t whole = count / kCodes * kCodes;
+uint32_t DigestSmall(const int8_t* steps, size_t count, const float* scales, size_t groups,
+                     const int16_t* factors) {
   uint32_t digest = 0;
-  size_t done = 0;
-  if (whole != 0 && DigestNearSteps<kRounding>(steps, whole, scale, factors, digest)) {
-    done = whole;
-  } else {
-    digest = 0;
+  for (size_t i = 0; i < groups; i += kTables) {
+    const size_t some = groups - i < kTables ? groups - i : kTables;
+    const int8_t* first = steps + i * count;
+    uint32_t own = 0;
+    if (count == 0 || count % kCodes != 0 ||
+        !DigestNearSteps<kRounding>(first, count, scales + i, some, factors + i * count, own)) {
+      own = Below().digest_small_scaled(first, count, scales + i, some, kRounding,
+                                        factors + i * count);
+    }
+    digest += own;
   }
-  return digest + DigestSmallOneByOne(steps + done, count - done, scale, kRounding, factors + done);
+  return digest;
 }
 
 }  // namespace
@@ -215,11 +245,11 @@ void SplitSmallFields(const uint8_t* bytes, size_t count, uint32_t bits, int32_t
   if (i < count) Below().split_small_fields(bytes + i, count - i, bits, offset, out);
 }
 
-uint32_t DigestSmallScaled(const int8_t* steps, size_t count, float scale, Bf16Rounding rounding,
-                           const int16_t* factors) {
+uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scales, size_t groups,
+                           Bf16Rounding rounding, const int16_t* factors) {
   return rounding == Bf16Rounding::kByInstruction
-             ? DigestSmall<Bf16Rounding::kByInstruction>(steps, count, scale, factors)
-             : DigestSmall<Bf16Rounding::kNearest>(steps, count, scale, factors);
+             ? DigestSmall<Bf16Rounding::kByInstruction>(steps, count, scales, groups, factors)
+             : DigestSmall<Bf16Rounding::kNearest>(steps, count, scales, groups, factors);
 }
 
 uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* factors) {

@@ -103,6 +103,17 @@ uint32_t ChannelTruth::Digest(const ChannelPanelTruth& panel, std::span<const fl
   return digest;
 }
 
+namespace {
+
+uint64_t InputsOfEach(std::span<const uint64_t> run_ends) {
+  for (size_t i = 0; i < run_ends.size(); ++i) {
+    if (run_ends[i] != (i + 1) * run_ends[0]) return 0;
+  }
+  return run_ends[0];
+}
+
+}  // namespace
+
 // Steps of a byte take less memory, and fewer instructions.
 bool ChannelTruth::TakesSmall() const {
   if (integers_) return true;
@@ -110,16 +121,26 @@ bool ChannelTruth::TakesSmall() const {
   return rounding && *rounding != Bf16Rounding::kNone;
 }
 
-uint32_t ChannelTruth::DigestSmall(const ChannelPanelTruth& panel, std::span<const int8_t> steps,
-                                   std::span<const float> scales) const {
+uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
+                                   ChannelPanelTruth& panel) const {
   const KernelTable& kernels = Kernels();
-  if (integers_) return kernels.digest_small_steps(steps.data(), k_, factors_.narrow.data());
+  const int16_t* factors = factors_.narrow.data();
+  if (integers_) return kernels.digest_small_steps(steps.data(), k_, factors);
   const Bf16Rounding rounding = RoundingOfDigest(rounding_, to_f16_).value_or(Bf16Rounding::kNone);
+  panel.run_scales.clear();
+  for (const uint64_t end : panel.run_ends) {
+    panel.run_scales.push_back(scales[panel.group_of[end - 1]]);
+  }
+  if (panel.run_inputs != 0) {
+    return kernels.digest_small_scaled(steps.data(), panel.run_inputs, panel.run_scales.data(),
+                                       panel.run_scales.size(), rounding, factors);
+  }
   uint32_t digest = 0;
   uint64_t k = 0;
-  for (const uint64_t end : panel.run_ends) {
-    digest += kernels.digest_small_scaled(&steps[k], end - k, scales[panel.group_of[k]], rounding,
-                                          &factors_.narrow[k]);
+  for (size_t i = 0; i < panel.run_ends.size(); ++i) {
+    const uint64_t end = panel.run_ends[i];
+    digest += kernels.digest_small_scaled(&steps[k], end - k, &panel.run_scales[i], 1, rounding,
+                                          factors + k);
     k = end;
   }
   return digest;
@@ -156,7 +177,7 @@ void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t widt
     panel.digests.push_back(
         decoded.small.empty()
             ? Digest(panel, std::span(decoded.steps).subspan(start, k_), scales, panel.weights)
-            : DigestSmall(panel, std::span(decoded.small).subspan(start, k_), scales));
+            : DigestSmall(std::span(decoded.small).subspan(start, k_), scales, panel));
     AddHotProducts(judged, channel, scales, &panel.kernel[first + channel], width, panel);
     // Mostly the first weight says so.
     for (uint64_t k = 0; panel.zeros && k < k_; ++k) {
@@ -185,6 +206,7 @@ Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channe
     if (first == 0 || panel.group_of != panel.decoded.group_of) {
       panel.group_of = panel.decoded.group_of;
       panel.run_ends = RunsOf(panel.group_of);
+      panel.run_inputs = InputsOfEach(panel.run_ends);
     }
     AddPiece(judged, first, channels, panel);
   }

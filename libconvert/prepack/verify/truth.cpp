@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <type_traits>
 
 #include "prepack/base/float_convert.h"
@@ -114,7 +113,9 @@ std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
 void AppendStoredScales(const Layout& layout, const PackRequest& request,
                         const DecodedRows& decoded, std::vector<float>& scales) {
   const DType dtype = layout.scales.value.Of(request);
-  std::ranges::transform(decoded.scales, std::back_inserter(scales),
+  const size_t first = scales.size();
+  scales.resize(first + decoded.scales.size());
+  std::ranges::transform(decoded.scales, scales.begin() + static_cast<std::ptrdiff_t>(first),
                          [=](double scale) { return RoundTo(dtype, static_cast<float>(scale)); });
 }
 

@@ -340,7 +340,7 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, DecodedRows& out) co
       small[group] = static_cast<int8_t>(zero);
     }
     const uint64_t line = row * wanted_.inputs;
-    if (out.small.empty()) {
+    if (!out.steps.empty()) {
       SubtractZerosOfGroups<float>(of_group, grid_.group_of, &out.steps[line]);
     } else {
       SubtractZerosOfGroups<int8_t>(small, grid_.group_of, &out.small[line]);

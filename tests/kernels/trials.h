@@ -493,6 +493,85 @@ inline Trial scale_nibble_lines(const TrialShape& shape) {
           .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
 }
 
+inline Trial split_small_fields(const TrialShape& shape) {
+  const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
+  return {.in_bytes = shape.cols,
+          .out_bytes = shape.cols * (8 / bits),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.split_small_fields(in, shape.cols, bits, 1 << (bits - 1), As<int8_t>(out));
+          }};
+}
+
+// Scales, factors, and steps, which differ by 15 or less, or by anything.
+inline Trial digest_small_scaled(const TrialShape& shape) {
+  const size_t groups = shape.rows;
+  const size_t group = shape.option / 16 % 2 == 0 ? shape.cols / 32 * 32 : shape.cols;
+  const size_t count = groups * group;
+  const size_t before = groups * sizeof(float);
+  const auto rounding = static_cast<Bf16Rounding>(1 + shape.option % 3);
+  const bool near = shape.option / 4 % 4 != 0;
+  return {.in_bytes = before + 3 * count,
+          .out_bytes = sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                const uint8_t* factors = in + before;
+                *As<uint32_t>(out) = kernels.digest_small_scaled(As<int8_t>(factors + 2 * count),
+                                                                 group, As<float>(in), groups,
+                                                                 rounding, As<int16_t>(factors));
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                MakeFloats(in, groups);
+                uint8_t* steps = in + before + 2 * count;
+                for (size_t i = 0; near && i < count; ++i) {
+                  steps[i] = static_cast<uint8_t>(steps[i] % 16 + shape.option);
+                }
+              }};
+}
+
+inline Trial digest_small_steps(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = 3 * count,
+          .out_bytes = sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            *As<uint32_t>(out) =
+                kernels.digest_small_steps(As<int8_t>(in + 2 * count), count, As<int16_t>(in));
+          }};
+}
+
+// `count` input channels, whose codes take `code_bytes`.
+template <typename Run>
+Trial DigestTrial(const TrialShape& shape, size_t count, size_t code_bytes, Run run) {
+  return {.in_bytes = sizeof(NibbleScales) + 2 * count + code_bytes,
+          .out_bytes = kStripChannels * sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                std::fill_n(As<uint32_t>(out), kStripChannels, 7);
+                const uint8_t* factors = in + sizeof(NibbleScales);
+                run(kernels, factors + 2 * count, ScalesOfTrial(in, shape), As<int16_t>(factors),
+                    As<uint32_t>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial digest_nibbles(const TrialShape& shape) {
+  const size_t stride = kStripChannels / 2 + shape.in_gap;
+  return DigestTrial(shape, shape.cols, StridedSize(shape.cols, kStripChannels / 2, stride),
+                     [=](const KernelTable& kernels, const uint8_t* codes,
+                         const NibbleScales& scales, const int16_t* factors, uint32_t* out) {
+                       kernels.digest_nibbles(codes, stride, shape.cols, scales, factors, out);
+                     });
+}
+
+inline Trial digest_nibble_lines(const TrialShape& shape) {
+  const size_t stride = 4 * shape.cols + shape.in_gap;
+  return DigestTrial(shape, 8 * shape.cols, StridedSize(kStripChannels, 4 * shape.cols, stride),
+                     [=](const KernelTable& kernels, const uint8_t* codes,
+                         const NibbleScales& scales, const int16_t* factors, uint32_t* out) {
+                       kernels.digest_nibble_lines(codes, stride, shape.cols, scales, factors, out);
+                     });
+}
+
 inline Trial widen_quads(const TrialShape& shape) {
   const size_t stride = 4 * kStripChannels + shape.in_gap;
   return {.in_bytes = StridedSize(shape.cols, 4 * kStripChannels, stride),
@@ -572,6 +651,11 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"add_strip_digests", "digests of strips", {.cols = 2048}},
     {"scale_nibbles", "scaled nibbles", {.cols = 2048}},
     {"scale_nibble_lines", "scaled nibbles, lines", {.cols = 256}},
+    {"split_small_fields", "fields of bytes", {.cols = 16384}},
+    {"digest_small_scaled", "digests of small steps, scaled", {.cols = 128, .option = 5}},
+    {"digest_small_steps", "digests of small steps", {.cols = 16384}},
+    {"digest_nibbles", "digests of nibbles", {.cols = 2048}},
+    {"digest_nibble_lines", "digests of nibbles, lines", {.cols = 256}},
     {"widen_quads", "fours of bytes", {.cols = 2048}},
 };
 

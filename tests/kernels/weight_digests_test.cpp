@@ -154,6 +154,98 @@ TEST_CASE("nibbles of a strip are scaled channel by channel") {
   }
 }
 
+TEST_CASE("digests of nibbles are those of the weights that they stand for") {
+  SplitMix64 random(11);
+  constexpr size_t kCount = 200;  // more than are digested at a time, and a rest
+  constexpr size_t kStride = kCount / 2 + 3;
+  std::vector<uint8_t> codes(kCount * kStride);
+  for (uint8_t& byte : codes) byte = static_cast<uint8_t>(random.Below(256));
+  std::vector<int16_t> factors(kCount);
+  for (int16_t& factor : factors) factor = static_cast<int16_t>(random.Next());
+  for (const uint32_t flip : {0U, 8U}) {
+    NibbleScales scales{};
+    scales.flip = flip;
+    scales.to_bf16 = true;
+    for (size_t i = 0; i < kStripChannels; ++i) {
+      scales.zeros[i] = static_cast<float>(random.Below(16));
+      scales.scales[i] = static_cast<float>(random.Gaussian()) * (i < 2 ? 0x1p-126F : 1.0F);
+    }
+    for (const Isa isa : SupportedIsas()) {
+      std::vector<uint32_t> columns(kStripChannels, 3);
+      KernelsFor(isa).digest_nibbles(codes.data(), kStride, kCount, scales, factors.data(),
+                                     columns.data());
+      std::vector<uint32_t> lines(kStripChannels, 4);
+      KernelsFor(isa).digest_nibble_lines(codes.data(), kStride, kCount / 8, scales, factors.data(),
+                                          lines.data());
+      for (size_t i = 0; i < kStripChannels; ++i) {
+        uint32_t of_column = 3;
+        uint32_t of_line = 4;
+        for (size_t j = 0; j < kCount; ++j) {
+          const auto column = static_cast<uint32_t>(codes[j * kStride + i / 2] >> (i % 2 * 4) & 15);
+          const auto line = static_cast<uint32_t>(codes[i * kStride + j / 2] >> (j % 2 * 4) & 15);
+          const auto factor = static_cast<uint32_t>(factors[j]);
+          of_column += std::bit_cast<uint32_t>(Decoded(scales, i, column)) * factor;
+          of_line += std::bit_cast<uint32_t>(Decoded(scales, i, line)) * factor;
+        }
+        CHECK(columns[i] == of_column);
+        CHECK(lines[i] == of_line);
+      }
+    }
+  }
+}
+
+TEST_CASE("digests of small steps are those of the same steps as floats") {
+  SplitMix64 random(13);
+  for (const int range : {1, 16, 17, 31, 256}) {
+    for (const size_t count : {size_t{4}, size_t{128}, size_t{150}, size_t{512}}) {
+      std::vector<int8_t> steps(count);
+      std::vector<float> floats;
+      std::vector<int16_t> factors(count);
+      std::vector<uint32_t> wide;
+      for (size_t i = 0; i < count; ++i) {
+        steps[i] = static_cast<int8_t>(random.Below(static_cast<uint64_t>(range)) - range / 2);
+        floats.push_back(static_cast<float>(steps[i]));
+        factors[i] = static_cast<int16_t>(random.Next());
+        wide.push_back(static_cast<uint32_t>(random.Next() << 16) |
+                       static_cast<uint16_t>(factors[i]));
+      }
+      for (const Isa isa : SupportedIsas()) {
+        const KernelTable& kernels = KernelsFor(isa);
+        CHECK(kernels.digest_small_steps(steps.data(), count, factors.data()) ==
+              kernels.digest_steps(floats.data(), count, factors.data()));
+        for (const Bf16Rounding rounding : {Bf16Rounding::kByInstruction, Bf16Rounding::kNearest,
+                                            Bf16Rounding::kNearestOfFinite}) {
+          const std::vector<float> scales = {0.0131F, -1.7F, 0x1.3p-124F, 0x1p-133F};
+          const size_t group = count / scales.size();
+          uint32_t expected = 0;
+          for (size_t i = 0; i < scales.size(); ++i) {
+            expected += kernels.digest_scaled(&floats[i * group], group, scales[i], rounding,
+                                              &wide[i * group]);
+          }
+          CHECK(kernels.digest_small_scaled(steps.data(), group, scales.data(), scales.size(),
+                                            rounding, factors.data()) == expected);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("fields of bytes become small numbers, the lowest first") {
+  std::vector<uint8_t> bytes(70);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37);
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<int8_t> nibbles(2 * bytes.size());
+    KernelsFor(isa).split_small_fields(bytes.data(), bytes.size(), 4, 8, nibbles.data());
+    std::vector<int8_t> whole(bytes.size());
+    KernelsFor(isa).split_small_fields(bytes.data(), bytes.size(), 8, 128, whole.data());
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      CHECK(nibbles[2 * i] == (bytes[i] & 15) - 8);
+      CHECK(nibbles[2 * i + 1] == (bytes[i] >> 4) - 8);
+      CHECK(whole[i] == bytes[i] - 128);
+    }
+  }
+}
+
 TEST_CASE("fours of bytes become pairs") {
   std::vector<int8_t> quads(70 + 64);
   for (size_t i = 0; i < quads.size(); ++i) quads[i] = static_cast<int8_t>(i * 37);

@@ -43,6 +43,29 @@ TestCheckpoint CtStored(const Json& quantization, std::vector<TestTensor> tensor
   return checkpoint;
 }
 
+// Are the steps of the first row delivered as bytes to whoever takes these?
+bool AreSmall(const TestCheckpoint& checkpoint, uint64_t k) {
+  TempFolder temp;
+  checkpoint.Write(temp.path());
+  const Checkpoint source = Value(Checkpoint::Open(temp.path()));
+  DecodedRows decoded;
+  decoded.takes_small = true;
+  RequireOk(Value(SecondDecoder::Make(source, "compressed-tensors"))
+                .Decode(kExampleModule, k, 0, 1, decoded));
+  CHECK(decoded.rows() == 1);
+  CHECK(decoded.steps.empty() != decoded.small.empty());
+  return decoded.steps.empty();
+}
+
+TEST_CASE("steps that fit into a byte are delivered so") {
+  CHECK(AreSmall(AsymmetricExample(), 16));
+  std::vector<TestTensor> bytes = {{"weight", "I8", {1, 4}, Hex("01 80 7f ff")},
+                                   {"weight_scale", "F32", {1, 1}, Hex("0000803f")}};
+  CHECK(AreSmall(CtStored(Json::object(), bytes), 4));
+  bytes.push_back({"weight_zero_point", "I8", {1, 1}, Hex("7f")});
+  CHECK_FALSE(AreSmall(CtStored(Json::object(), bytes), 4));  // −128 − 127
+}
+
 TEST_CASE("rows that do not start at a word of zero points are decoded right") {
   CHECK(Decode(AsymmetricExample(), "compressed-tensors", 16, 2, 1) ==
         Floats{0.25F, 0, 0.375F, -0.125F, 0.5F, -0.25F, 0.625F, -0.375F, 0.1875F, -0.4375F, 0.25F,

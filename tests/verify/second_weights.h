@@ -27,6 +27,13 @@ inline std::vector<float> SecondWeights(const SecondDecoder& decoder, const std:
                                         uint64_t k, uint64_t n0, uint64_t rows) {
   DecodedRows decoded;
   RequireOk(decoder.Decode(module, k, n0, rows, decoded));
+  // As bytes, where these are delivered, steps are the same.
+  DecodedRows small;
+  small.takes_small = true;
+  RequireOk(decoder.Decode(module, k, n0, rows, small));
+  small.Widen();
+  REQUIRE(small.steps == decoded.steps);
+  REQUIRE(small.scales == decoded.scales);
   return WeightsOf(decoded);
 }
 

@@ -15,7 +15,7 @@ namespace {
 double OperandOf(WeightRounding rounding, DType activation, float step, double scale) {
   PackRequest request;
   request.activation_dtype = activation;
-  const DecodedRows decoded{.steps = {step}, .scales = {scale}, .group_of = {0}};
+  const DecodedRows decoded{.steps = {step}, .small = {}, .scales = {scale}, .group_of = {0}};
   std::vector<double> operand(1);
   FillKernelWeights(rounding, Layout{}, request, decoded, operand);
   return operand[0];
@@ -50,7 +50,7 @@ TEST_CASE("scales are rounded as the layout stores them") {
   const Layout* layout = FindLayout("zentorch/da8w4");
   REQUIRE(layout != nullptr);
   const double scale = 1.0F / 3.0F;
-  const DecodedRows decoded{.steps = {3}, .scales = {scale}, .group_of = {0}};
+  const DecodedRows decoded{.steps = {3}, .small = {}, .scales = {scale}, .group_of = {0}};
   std::vector<double> operand(1);
   FillKernelWeights(WeightRounding::kNone, *layout, {}, decoded, operand);
   CHECK(operand[0] == 3 * 0.333984375);
@@ -59,8 +59,10 @@ TEST_CASE("scales are rounded as the layout stores them") {
 }
 
 TEST_CASE("every weight has the scale of its row and group") {
-  const DecodedRows decoded{
-      .steps = {1, 2, 3, 4, 5, 6}, .scales = {1, 10, 100, 1000}, .group_of = {1, 0, 1}};
+  const DecodedRows decoded{.steps = {1, 2, 3, 4, 5, 6},
+                            .small = {},
+                            .scales = {1, 10, 100, 1000},
+                            .group_of = {1, 0, 1}};
   CHECK(decoded.rows() == 2);
   CHECK(decoded.groups() == 2);
   const std::vector<double> expected = {10, 2, 30, 4000, 500, 6000};

@@ -132,6 +132,7 @@ ExitCodeValue RunConvert(const ConvertCommand& command) {
   verify.jobs = command.jobs;
   verify.memory_limit = command.memory_limit;
 
+  if (command.verify) KeepFreedMemory();
   ProgressDisplay display(command.common);
   ConversionCheck check(verify, display.progress());
   // Both at once take more memory than one after the other.

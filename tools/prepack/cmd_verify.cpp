@@ -170,6 +170,7 @@ ExitCodeValue RunVerify(const VerifyCommand& command) {
     outputs.tolerance_db = *tolerance;
   }
   outputs.parts = command.parts;
+  KeepFreedMemory();
   return command.parts.IsPart() ? VerifyPartAndPrint(*options, command.parts, command.common)
                                 : VerifyAndPrint(*options, outputs, command.common);
 }

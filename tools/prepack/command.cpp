@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -39,6 +42,17 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 }  // namespace
+
+void KeepFreedMemory() {
+#ifdef __GLIBC__
+  // glibc maps what is larger than the first for itself, and gives back what is free beyond the
+  // second at the end of its heaps.
+  constexpr int kMappedBytes = 32 << 20;
+  constexpr int kFreeBytes = 64 << 20;
+  mallopt(M_MMAP_THRESHOLD, kMappedBytes);
+  mallopt(M_TRIM_THRESHOLD, kFreeBytes);
+#endif
+}
 
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                      CommonOptions& common, HelpText text) {

@@ -32,6 +32,10 @@ struct CommonOptions {
   std::string progress = "auto";  // "auto", "plain", "json", "none"
 };
 
+// For commands that take and give back the same few MiB again and again: keeps them in the process,
+// instead of asking the kernel for zeroed pages every time.
+void KeepFreedMemory();
+
 // How the program ends; main returns it.
 using ExitCodeValue = int;
 inline constexpr ExitCodeValue kExitDone = 0;

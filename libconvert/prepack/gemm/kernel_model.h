@@ -86,7 +86,7 @@ inline constexpr uint64_t kModelBlock = 64;
 // (kernels/weight_digests.h).
 struct DigestFactors {
   std::vector<uint32_t> wide;
-  std::vector<int16_t> narrow;  // for whole numbers
+  std::vector<int16_t> narrow;  // their lower halves, for whole numbers and bf16
 };
 
 // One layer with one input.

@@ -64,29 +64,41 @@ class ZentorchWoqModel final : public WeightOnlyModel {
   int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
 
   void Decode(const ModelPiece& piece, float* w) const override {
-    const bool words = piece.inputs % kWordNibbles == 0 && packed().group_size % kWordNibbles == 0;
-    if (words && piece.rows == kStripChannels) return DecodeWords(piece, w);
+    if (HasWords(piece)) return DecodeWords(piece, w);
     for (uint64_t i = 0; i < piece.rows; ++i) {
-      uint64_t inputs = 0;  // of the same group
-      for (uint64_t j = 0; j < piece.inputs; j += inputs) {
-        inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+      ForGroups(piece, [&](uint64_t j, uint64_t inputs) {
         DecodeLine(piece.n0 + i, piece.k0 + j, inputs, w + j * kStripChannels + i);
-      }
+      });
     }
   }
 
   static constexpr uint64_t kWordNibbles = 8;
 
+  bool HasWords(const ModelPiece& piece) const {
+    return piece.inputs % kWordNibbles == 0 && packed().group_size % kWordNibbles == 0 &&
+           piece.rows == kStripChannels;
+  }
+
+  const uint8_t* CodesOf(uint64_t out_n, uint64_t in_k) const {
+    return reinterpret_cast<const uint8_t*>(packed().weight.data()) + (out_n * k() + in_k) / 2;
+  }
+
   // Whole words of codes, of a whole strip.
   void DecodeWords(const ModelPiece& piece, float* w) const {
-    uint64_t inputs = 0;  // of the same group
-    for (uint64_t j = 0; j < piece.inputs; j += inputs) {
-      inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
-      const uint64_t start = (piece.n0 * k() + piece.k0 + j) / 2;
-      kernels().scale_nibble_lines(reinterpret_cast<const uint8_t*>(packed().weight.data()) + start,
-                                   k() / 2, inputs / kWordNibbles, ScalesOf(piece.n0, piece.k0 + j),
-                                   w + j * kStripChannels);
-    }
+    ForGroups(piece, [&](uint64_t j, uint64_t inputs) {
+      kernels().scale_nibble_lines(CodesOf(piece.n0, piece.k0 + j), k() / 2, inputs / kWordNibbles,
+                                   ScalesOf(piece.n0, piece.k0 + j), w + j * kStripChannels);
+    });
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    if (!HasWords(strip)) return false;
+    ForGroups(strip, [&](uint64_t j, uint64_t inputs) {
+      kernels().digest_nibble_lines(CodesOf(strip.n0, strip.k0 + j), k() / 2, inputs / kWordNibbles,
+                                    ScalesOf(strip.n0, strip.k0 + j), factors + j, digests);
+    });
+    return true;
   }
 
   // Input channels of one group and one output channel, into a column of a strip.
@@ -109,15 +121,11 @@ class OneDnnW4A16Model final : public WeightOnlyModel {
 
   void Decode(const ModelPiece& piece, float* w) const override {
     std::array<Table, kStripChannels> tables{};
-    uint64_t inputs = 0;  // of the same group
-    for (uint64_t j0 = 0; j0 < piece.inputs; j0 += inputs) {
-      inputs = std::min(piece.inputs - j0, InputsOfGroup(piece.k0 + j0));
+    ForGroups(piece, [&](uint64_t j0, uint64_t inputs) {
       if (piece.rows == kStripChannels) {
-        const uint64_t start = ((piece.k0 + j0) * n() + piece.n0) / 2;  // both are even
-        kernels().scale_nibbles(reinterpret_cast<const uint8_t*>(packed().weight.data()) + start,
-                                n() / 2, inputs, ScalesOf(piece.n0, piece.k0 + j0),
-                                w + j0 * kStripChannels);
-        continue;
+        kernels().scale_nibbles(CodesOf(piece.n0, piece.k0 + j0), n() / 2, inputs,
+                                ScalesOf(piece.n0, piece.k0 + j0), w + j0 * kStripChannels);
+        return;
       }
       for (uint64_t i = 0; i < piece.rows; ++i) {
         tables[i] = TableOf(piece.n0 + i, piece.k0 + j0);
@@ -129,7 +137,21 @@ class OneDnnW4A16Model final : public WeightOnlyModel {
           w[j * kStripChannels + i] = tables[i][word >> (4 * i) & 15U];
         }
       }
-    }
+    });
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    ForGroups(strip, [&](uint64_t j, uint64_t inputs) {
+      kernels().digest_nibbles(CodesOf(strip.n0, strip.k0 + j), n() / 2, inputs,
+                               ScalesOf(strip.n0, strip.k0 + j), factors + j, digests);
+    });
+    return true;
+  }
+
+  // Of an even output channel; n() is even, too.
+  const uint8_t* CodesOf(uint64_t out_n, uint64_t in_k) const {
+    return reinterpret_cast<const uint8_t*>(packed().weight.data()) + (in_k * n() + out_n) / 2;
   }
 };
 
@@ -202,18 +224,28 @@ class Wna16Model final : public FloatModel {
 
   // One 64-bit word holds the codes of 16 output channels for one k, the first lowest.
   void Decode(const ModelPiece& piece, float* w) const override {
-    static_assert(kStripChannels == 16);
-    const uint64_t start = piece.n0 / kStripChannels * k() + piece.k0;
-    const auto* words =
-        reinterpret_cast<const uint8_t*>(packed().weight.data()) + start * sizeof(uint64_t);
-    uint64_t inputs = 0;  // of the same group
-    for (uint64_t j = 0; j < piece.inputs; j += inputs) {
-      inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
-      kernels().scale_nibbles(words + j * sizeof(uint64_t), sizeof(uint64_t), inputs,
+    ForGroups(piece, [&](uint64_t j, uint64_t inputs) {
+      kernels().scale_nibbles(WordOf(piece.n0, piece.k0 + j), sizeof(uint64_t), inputs,
                               ScalesOf(piece.n0, piece.k0 + j), w + j * kStripChannels);
-    }
+    });
     if (dtype() == DType::kBF16) return;
     for (uint64_t i = 0; i < piece.inputs * kStripChannels; ++i) w[i] = RoundTo(dtype(), w[i]);
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    if (dtype() != DType::kBF16) return false;
+    ForGroups(strip, [&](uint64_t j, uint64_t inputs) {
+      kernels().digest_nibbles(WordOf(strip.n0, strip.k0 + j), sizeof(uint64_t), inputs,
+                               ScalesOf(strip.n0, strip.k0 + j), factors + j, digests);
+    });
+    return true;
+  }
+
+  const uint8_t* WordOf(uint64_t out_n, uint64_t in_k) const {
+    static_assert(kStripChannels == 16);
+    const uint64_t word = out_n / kStripChannels * k() + in_k;
+    return reinterpret_cast<const uint8_t*>(packed().weight.data()) + word * sizeof(uint64_t);
   }
 };
 

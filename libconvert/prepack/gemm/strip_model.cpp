@@ -166,10 +166,36 @@ void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column
     }
   }
   const uint64_t first = strip.k0 - slab_.k0;  // column of x
-  auto entry = std::ranges::lower_bound(sparse_, first, {}, &SparseEntry::k);
-  for (; entry != sparse_.end() && entry->k < first + strip.inputs; ++entry) {
-    MultiplyOne(kernels_, entry->x, entry->k - first, scratch.w.data(),
-                &scratch.sums[entry->m * kModelBlock + column]);
+  for (const SparseEntry& entry : EntriesOf(strip)) {
+    MultiplyOne(kernels_, entry.x, entry.k - first, scratch.w.data(),
+                &scratch.sums[entry.m * kModelBlock + column]);
+  }
+}
+
+template <typename X, typename Sum>
+std::span<const typename StripModel<X, Sum>::SparseEntry> StripModel<X, Sum>::EntriesOf(
+    const ModelPiece& strip) const {
+  const uint64_t first = strip.k0 - slab_.k0;  // column of x
+  const auto begin = std::ranges::lower_bound(sparse_, first, {}, &SparseEntry::k);
+  auto end = begin;
+  while (end != sparse_.end() && end->k < first + strip.inputs) ++end;
+  return {begin, end};
+}
+
+// The same for a strip that has not been decoded.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::DecodeAndMultiplyFew(const ModelPiece& strip, uint64_t column,
+                                              Scratch& scratch) const {
+  const uint64_t first = strip.k0 - slab_.k0;  // column of x
+  for (const SparseEntry& entry : EntriesOf(strip)) {
+    const uint64_t begin = (entry.k - first) / kFewInputs * kFewInputs;
+    Decode({.n0 = strip.n0,
+            .rows = strip.rows,
+            .k0 = strip.k0 + begin,
+            .inputs = std::min(kFewInputs, strip.inputs - begin)},
+           scratch.w.data());
+    MultiplyOne(kernels_, entry.x, entry.k - first - begin, scratch.w.data(),
+                &scratch.sums[entry.m * kModelBlock + column]);
   }
 }
 
@@ -192,6 +218,10 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
                            .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
                            .k0 = run.k0,
                            .inputs = run.inputs};
+    if (inside && DigestsCodes(strip, scratch)) {
+      DecodeAndMultiplyFew(strip, i, scratch);
+      continue;
+    }
     Decode(strip, scratch.w.data());
     Complete(scratch.w.data(), strip.inputs);
     if (!inside) {
@@ -217,6 +247,15 @@ void StripModel<X, Sum>::Digest(const ModelPiece& strip, Scratch& scratch) const
     kernels_.add_strip_digests(scratch.w.data(), strip.inputs, &scratch.factors->wide[first],
                                digests);
   }
+}
+
+// The same, where the weights themselves are wanted of few input channels only.
+template <typename X, typename Sum>
+bool StripModel<X, Sum>::DigestsCodes(const ModelPiece& strip, Scratch& scratch) const {
+  const bool few = rows_.dense.empty() && !has_bases_;
+  if (scratch.factors == nullptr || !few || strip.rows != kStripChannels) return false;
+  return DigestCodes(strip, &scratch.factors->narrow[strip.k0 - slab_.k0],
+                     &scratch.digests[strip.n0 - scratch.digested_from]);
 }
 
 template <typename X, typename Sum>

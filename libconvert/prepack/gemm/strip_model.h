@@ -6,6 +6,7 @@
 // activations are multiplied with them. What a model is made of is how it decodes weights, and what
 // it makes of sums.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -21,6 +22,8 @@ namespace prepack {
 
 // Input channels of a run, at most.
 inline constexpr uint64_t kRunInputs = 128;
+// That are decoded where just one of them is wanted.
+inline constexpr uint64_t kFewInputs = 8;
 
 // Output channels [n0, n0 + rows) and input channels [k0, k0 + inputs).
 struct ModelPiece {
@@ -54,6 +57,13 @@ class StripModel : public KernelModel {
   // kRunInputs behind that. Columns from `rows` on may be anything, and so may the second half of
   // the last pair when `inputs` is odd.
   virtual void Decode(const ModelPiece& piece, X* w) const = 0;
+  // Adds the digests of a whole strip to those of its channels straight from the codes; false, and
+  // adds nothing, where the model cannot. One that can decodes from every multiple of kFewInputs
+  // on, and weights of bf16. The factors are the narrow ones.
+  virtual bool DigestCodes(const ModelPiece& /*strip*/, const int16_t* /*factors*/,
+                           uint32_t* /*digests*/) const {
+    return false;
+  }
   // What the sums [M, kModelBlock] of a segment begin with, where that is not zero.
   virtual void Begin(const ModelPiece& /*segment*/, Sum* /*sums*/) const {}
   // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
@@ -90,9 +100,12 @@ class StripModel : public KernelModel {
   Status RunAll(uint64_t n0, std::span<float> y, Scratch& scratch) const;
   void AddRun(const ModelPiece& run, Scratch& scratch) const;
   void Digest(const ModelPiece& strip, Scratch& scratch) const;
+  bool DigestsCodes(const ModelPiece& strip, Scratch& scratch) const;
   void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplyOutside(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  std::span<const SparseEntry> EntriesOf(const ModelPiece& strip) const;
+  void DecodeAndMultiplyFew(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
 
   PackedOperands packed_;
   uint64_t m_;
@@ -136,6 +149,16 @@ class FloatModel : public StripModel<float, float> {
   // How many input channels from in_k on have the same group of `group_size`.
   uint64_t InputsOfGroup(uint64_t in_k) const {
     return packed().group_size - in_k % packed().group_size;
+  }
+
+  // Calls work(j, inputs) for input channels [j, j + inputs) of the piece, which have one group.
+  template <typename Work>
+  void ForGroups(const ModelPiece& piece, const Work& work) const {
+    uint64_t inputs = 0;
+    for (uint64_t j = 0; j < piece.inputs; j += inputs) {
+      inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+      work(j, inputs);
+    }
   }
 };
 

@@ -63,16 +63,28 @@ const File* PackedFolder::FindFile(const std::string& name) const {
   return it == files_.end() ? nullptr : &it->second;
 }
 
-Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
-                          std::span<std::byte> out) const {
-  const std::optional<uint64_t> end = CheckedAdd(offset, out.size());
+Result<const File*> PackedFolder::FileOf(const TensorRecord& tensor, uint64_t offset,
+                                         uint64_t bytes) const {
+  const std::optional<uint64_t> end = CheckedAdd(offset, bytes);
   if (!end || *end > tensor.bytes()) {
     return Malformed(fmt::format("{}: tensor {}", tensor.file, tensor.tensor),
                      "the manifest gives this part fewer bytes than its layout needs");
   }
   const File* file = FindFile(tensor.file);
   if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
+  return file;
+}
+
+Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
+                          std::span<std::byte> out) const {
+  PREPACK_TRY_ASSIGN(const File* file, FileOf(tensor, offset, out.size()));
   return file->ReadAt(tensor.offset + offset, out);
+}
+
+Status PackedFolder::VisitPiece(const TensorRecord& tensor, uint64_t offset, uint64_t bytes,
+                                ByteVisitor work) const {
+  PREPACK_TRY_ASSIGN(const File* file, FileOf(tensor, offset, bytes));
+  return file->VisitAt(tensor.offset + offset, bytes, work);
 }
 
 Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
@@ -248,6 +260,27 @@ Status PackedModule::VisitWeight(const std::function<void(std::span<const std::b
 
 Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const {
   return ReadPlaced(PartRole::kWeight, layout_->place_weight(request_, tile), packed);
+}
+
+Status PackedModule::VisitTile(const PanelRange& tile, PageBuffer& packed,
+                               FunctionRef<void(std::span<const std::byte> bytes)> work) const {
+  const Placement placement = layout_->place_weight(request_, tile);
+  const uint64_t bytes = PlacedBytes(placement);
+  size_t pieces = 0;
+  uint64_t start = 0;
+  PREPACK_TRY(ForPieces(placement, [&](uint64_t offset, uint64_t) -> Status {
+    if (pieces++ == 0) start = offset;
+    return {};
+  }));
+  if (pieces == 1) {
+    return folder_->VisitPiece(parts_.at(PartRole::kWeight), start, bytes,
+                               [&](const std::byte* mapped) {
+                                 work({mapped, bytes});
+                               });
+  }
+  PREPACK_TRY(ReadPlaced(PartRole::kWeight, placement, packed));
+  work(packed);
+  return {};
 }
 
 void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
@@ -43,10 +44,15 @@ class PackedFolder {
   Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
   // Calls `work` with the bytes of the tensor, mapped into memory; see File::VisitAt.
   Status Visit(const TensorRecord& tensor, const ByteVisitor& work, VisitThreads threads) const;
+  // The same for `bytes` of it from `offset` on.
+  Status VisitPiece(const TensorRecord& tensor, uint64_t offset, uint64_t bytes,
+                    ByteVisitor work) const;
 
  private:
   PackedFolder() = default;
   Status OpenFiles();
+  // The file that holds these bytes of the tensor.
+  Result<const File*> FileOf(const TensorRecord& tensor, uint64_t offset, uint64_t bytes) const;
 
   std::filesystem::path path_;
   Manifest manifest_;
@@ -87,6 +93,10 @@ class PackedModule {
 
   // `packed` is scratch memory throughout. A tile as it lies in the folder, and a panel of it.
   Status ReadTile(const PanelRange& tile, PageBuffer& packed) const;
+  // The same without a copy where it lies in one piece: calls `work` with its bytes, mapped into
+  // memory, see File::VisitAt, or read into `packed`.
+  Status VisitTile(const PanelRange& tile, PageBuffer& packed,
+                   FunctionRef<void(std::span<const std::byte> bytes)> work) const;
   void UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                    std::span<const std::byte> packed, std::span<std::byte> codes) const;
   // Codes of output channels [n0, n0 + rows) and of a slab of the input channels; n0 is a multiple

@@ -13,8 +13,9 @@
 namespace prepack {
 namespace {
 
-// Weights that are decoded at a time: a quarter of a MiB.
+// Weights that are decoded at a time: a quarter of a MiB, of floats and of small steps.
 constexpr uint64_t kPieceWeights = uint64_t{1} << 16;
+constexpr uint64_t kSmallPieceWeights = uint64_t{1} << 18;
 // Channels of a piece are a multiple of this: AWQ stores eight in a word.
 constexpr uint64_t kPieceUnit = 8;
 
@@ -22,10 +23,10 @@ DigestFactors MakeFactors(uint64_t k) {
   SplitMix64 random(k);
   DigestFactors factors;
   for (uint64_t i = 0; i < k; ++i) {
-    const uint64_t number = random.Next();
-    factors.wide.push_back(static_cast<uint32_t>(number) | 1U);
-    // Above −2^15, which the kernel for pairs does not take.
-    factors.narrow.push_back(static_cast<int16_t>((number >> 32 & 0x7FFF) | 1U));
+    const uint32_t number = static_cast<uint32_t>(random.Next()) | 1U;
+    factors.wide.push_back(number);
+    // Odd, so never −2^15, which the kernel for pairs does not take.
+    factors.narrow.push_back(static_cast<int16_t>(static_cast<uint16_t>(number)));
   }
   return factors;
 }
@@ -102,25 +103,86 @@ uint32_t ChannelTruth::Digest(const ChannelPanelTruth& panel, std::span<const fl
   return digest;
 }
 
+namespace {
+
+uint64_t InputsOfEach(std::span<const uint64_t> run_ends) {
+  for (size_t i = 0; i < run_ends.size(); ++i) {
+    if (run_ends[i] != (i + 1) * run_ends[0]) return 0;
+  }
+  return run_ends[0];
+}
+
+}  // namespace
+
+// Steps of a byte take less memory, and fewer instructions.
+bool ChannelTruth::TakesSmall() const {
+  if (integers_) return true;
+  const std::optional<Bf16Rounding> rounding = RoundingOfDigest(rounding_, to_f16_);
+  return rounding && *rounding != Bf16Rounding::kNone;
+}
+
+uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
+                                   ChannelPanelTruth& panel) const {
+  const KernelTable& kernels = Kernels();
+  const int16_t* factors = factors_.narrow.data();
+  if (integers_) return kernels.digest_small_steps(steps.data(), k_, factors);
+  const Bf16Rounding rounding = RoundingOfDigest(rounding_, to_f16_).value_or(Bf16Rounding::kNone);
+  panel.run_scales.clear();
+  for (const uint64_t end : panel.run_ends) {
+    panel.run_scales.push_back(scales[panel.group_of[end - 1]]);
+  }
+  if (panel.run_inputs != 0) {
+    return kernels.digest_small_scaled(steps.data(), panel.run_inputs, panel.run_scales.data(),
+                                       panel.run_scales.size(), rounding, factors);
+  }
+  uint32_t digest = 0;
+  uint64_t k = 0;
+  for (size_t i = 0; i < panel.run_ends.size(); ++i) {
+    const uint64_t end = panel.run_ends[i];
+    digest += kernels.digest_small_scaled(&steps[k], end - k, &panel.run_scales[i], 1, rounding,
+                                          factors + k);
+    k = end;
+  }
+  return digest;
+}
+
+// Adds those of one channel of the piece to its outputs, which lie `width` apart.
+void ChannelTruth::AddHotProducts(WeightRounding judged, uint64_t channel,
+                                  std::span<const float> scales, double* y, uint64_t width,
+                                  ChannelPanelTruth& panel) const {
+  panel.hot_steps.clear();
+  panel.hot_scales.clear();
+  for (const std::vector<HotInput>& row : truth_.kernel_hot()) {
+    for (const HotInput& hot : row) {
+      panel.hot_steps.push_back(panel.decoded.Step(channel, hot.k));
+      panel.hot_scales.push_back(scales[panel.group_of[hot.k]]);
+    }
+  }
+  panel.hot_weights.resize(panel.hot_steps.size());
+  FillKernelWeights(judged, to_f16_, panel.hot_steps, panel.hot_scales, panel.hot_weights);
+  const double* weight = panel.hot_weights.data();
+  for (const std::vector<HotInput>& row : truth_.kernel_hot()) {
+    for (const HotInput& hot : row) *y += hot.value * *weight++;
+    y += width;
+  }
+}
+
 void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t width,
                             ChannelPanelTruth& panel) const {
   const DecodedRows& decoded = panel.decoded;
   const uint64_t groups = decoded.groups();
   for (uint64_t channel = 0; channel < decoded.rows(); ++channel) {
-    const std::span steps = std::span(decoded.steps).subspan(channel * k_, k_);
     const std::span scales = std::span(panel.scales).subspan((first + channel) * groups, groups);
-    panel.digests.push_back(Digest(panel, steps, scales, panel.weights));
-    double* y = &panel.kernel[first + channel];
-    for (const std::vector<HotInput>& row : truth_.kernel_hot()) {
-      for (const HotInput& hot : row) {
-        *y +=
-            hot.value * KernelWeight(judged, to_f16_, steps[hot.k], scales[panel.group_of[hot.k]]);
-      }
-      y += width;
-    }
+    const uint64_t start = channel * k_;
+    panel.digests.push_back(
+        decoded.small.empty()
+            ? Digest(panel, std::span(decoded.steps).subspan(start, k_), scales, panel.weights)
+            : DigestSmall(std::span(decoded.small).subspan(start, k_), scales, panel));
+    AddHotProducts(judged, channel, scales, &panel.kernel[first + channel], width, panel);
     // Mostly the first weight says so.
     for (uint64_t k = 0; panel.zeros && k < k_; ++k) {
-      panel.zeros = steps[k] == 0 || decoded.scales[channel * groups + panel.group_of[k]] == 0;
+      panel.zeros = decoded.Step(channel, k) == 0 ||
+                    decoded.scales[channel * groups + panel.group_of[k]] == 0;
     }
   }
 }
@@ -128,18 +190,23 @@ void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t widt
 Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channels,
                              ChannelPanelTruth& panel) const {
   const PackedModule& packed = truth_.packed();
-  const uint64_t most = std::max<uint64_t>(1, kPieceWeights / k_ / kPieceUnit) * kPieceUnit;
   panel.kernel.assign(truth_.kernel_hot().size() * channels, 0);
   panel.digests.clear();
   panel.scales.clear();
   panel.zeros = true;
-  for (uint64_t first = 0; first < channels; first += most) {
-    PREPACK_TRY(truth_.Decode(n0 + first, std::min(most, channels - first), panel.decoded,
-                              panel.scattered));
+  panel.decoded.takes_small = TakesSmall();
+  uint64_t count = 0;
+  for (uint64_t first = 0; first < channels; first += count) {
+    // All pieces of a module are decoded alike.
+    const uint64_t weights = panel.decoded.small.empty() ? kPieceWeights : kSmallPieceWeights;
+    count = std::max<uint64_t>(1, weights / k_ / kPieceUnit) * kPieceUnit;
+    count = std::min(count, channels - first);
+    PREPACK_TRY(truth_.Decode(n0 + first, count, panel.decoded, panel.scattered));
     AppendStoredScales(packed.layout(), packed.request(), panel.decoded, panel.scales);
     if (first == 0 || panel.group_of != panel.decoded.group_of) {
       panel.group_of = panel.decoded.group_of;
       panel.run_ends = RunsOf(panel.group_of);
+      panel.run_inputs = InputsOfEach(panel.run_ends);
     }
     AddPiece(judged, first, channels, panel);
   }

@@ -31,7 +31,13 @@ struct ChannelPanelTruth {
   DecodedRows decoded;
   DecodedRows scattered;
   std::vector<uint64_t> run_ends;  // of consecutive input channels with the same group
+  uint64_t run_inputs = 0;         // how many each run has; 0: some have other numbers
+  std::vector<float> run_scales;   // in one channel
   std::vector<float> weights;      // of one run
+  // Of the hot inputs of all rows, in one channel.
+  std::vector<float> hot_steps;
+  std::vector<float> hot_scales;
+  std::vector<double> hot_weights;
 };
 
 class ChannelTruth {
@@ -57,8 +63,13 @@ class ChannelTruth {
   // Appends the digests of decoded channels, and adds their products. `first`: of the panel.
   void AddPiece(WeightRounding judged, uint64_t first, uint64_t width,
                 ChannelPanelTruth& panel) const;
+  void AddHotProducts(WeightRounding judged, uint64_t channel, std::span<const float> scales,
+                      double* y, uint64_t width, ChannelPanelTruth& panel) const;
   uint32_t Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
                   std::span<const float> scales, std::vector<float>& weights) const;
+  uint32_t DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
+                       ChannelPanelTruth& panel) const;
+  bool TakesSmall() const;
 
   const GemmTruth& truth_;
   uint64_t k_ = 0;

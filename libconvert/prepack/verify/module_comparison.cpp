@@ -12,6 +12,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
+#include "prepack/base/function_ref.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
@@ -38,32 +39,32 @@ struct Buffers {
 };
 
 // Counts what differs in a panel.
-void ComparePanel(CodeType code, const PanelRange& range, const Buffers& buffers,
-                  ModuleDifferences& differences) {
-  if (SameBytes(buffers.found_codes, buffers.expected_codes)) return;
-  const std::span<const std::byte> expected_codes = buffers.expected_codes;
-  ForPanelRows(buffers.found_codes, range.rows,
-               [&](uint64_t row, std::span<const std::byte> codes) {
-                 const auto expected_row = expected_codes.subspan(row * codes.size(), codes.size());
-                 for (uint64_t k = 0; k < range.cols; ++k) {
-                   const unsigned found = PanelBits(code, codes, range.cols, 0, k);
-                   const unsigned expected = PanelBits(code, expected_row, range.cols, 0, k);
-                   if (found == expected) continue;
-                   ++differences.codes;
-                   const std::pair place = {range.n0 + row, range.k0 + k};
-                   if (place >= differences.first_code) continue;
-                   differences.first_code = place;
-                   differences.first_found = found;
-                   differences.first_expected = expected;
-                 }
-               });
+void ComparePanel(CodeType code, const PanelRange& range, std::span<const std::byte> found_codes,
+                  std::span<const std::byte> expected_codes, ModuleDifferences& differences) {
+  if (SameBytes(found_codes, expected_codes)) return;
+  ForPanelRows(found_codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {
+    const auto expected_row = expected_codes.subspan(row * codes.size(), codes.size());
+    for (uint64_t k = 0; k < range.cols; ++k) {
+      const unsigned found = PanelBits(code, codes, range.cols, 0, k);
+      const unsigned expected = PanelBits(code, expected_row, range.cols, 0, k);
+      if (found == expected) continue;
+      ++differences.codes;
+      const std::pair place = {range.n0 + row, range.k0 + k};
+      if (place >= differences.first_code) continue;
+      differences.first_code = place;
+      differences.first_found = found;
+      differences.first_expected = expected;
+    }
+  });
 }
 
 // The comparison of one module, cut into tiles and strips.
 class ModuleComparison {
  public:
-  ModuleComparison(const PackedModule& packed, const QuantizedLinear& weights)
+  ModuleComparison(const PackedModule& packed, const Checkpoint& source,
+                   const QuantizedLinear& weights)
       : packed_(packed),
+        source_(source),
         layout_(packed.layout()),
         request_(packed.request()),
         weights_(weights),
@@ -75,18 +76,27 @@ class ModuleComparison {
         global_(weights.global_scale().value_or(GlobalScale{})) {}
 
   size_t tiles() const { return grid_.size(); }
+  uint64_t TileBytes(size_t index) const {
+    return PlacedBytes(layout_.place_weight(request_, grid_.At(index)));
+  }
   size_t strips() const { return static_cast<size_t>(CeilDiv(weights_.n(), strip_rows_)); }
 
   Status CompareTile(size_t index, Buffers& buffers, ModuleDifferences& differences) const;
   Status CompareStrip(size_t index, Buffers& buffers, ModuleDifferences& differences) const;
-  Status CompareSmallParts(const Checkpoint& source, const QuantizedLinear& linear,
-                           Buffers& buffers, ModuleDifferences& differences) const;
+  Status CompareSmallParts(const QuantizedLinear& linear, Buffers& buffers,
+                           ModuleDifferences& differences) const;
 
  private:
+  Status CompareMapped(const PanelRange& tile, std::span<const std::byte> packed, Buffers& buffers,
+                       ModuleDifferences& differences) const;
+  // Calls `work` with the codes of the source; they are there during the call only.
+  Status UseExpectedCodes(const PanelRange& panel, Buffers& buffers,
+                          FunctionRef<void(std::span<const std::byte> codes)> work) const;
   Status CompareSums(uint64_t n0, uint64_t rows, Buffers& buffers,
                      ModuleDifferences& differences) const;
 
   const PackedModule& packed_;
+  const Checkpoint& source_;
   const Layout& layout_;
   const PackRequest& request_;
   const QuantizedLinear& weights_;
@@ -102,31 +112,57 @@ class ModuleComparison {
 // again: padding and sums mean nothing beyond that.
 Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
                                      ModuleDifferences& differences) const {
-  const CodeType code = weights_.scheme().code;
   const PanelRange tile = grid_.At(index);
-  Status status = packed_.ReadTile(tile, buffers.packed);
-  if (!status.ok()) return status;
-  status = ReadZeroPointsForCodes(layout_, weights_, tile, buffers.expected_zeros);
-  if (!status.ok()) return status;
-  buffers.repacked.resize(layout_.weight_has_extras ? buffers.packed.size() : 0);
+  PREPACK_TRY(ReadZeroPointsForCodes(layout_, weights_, tile, buffers.expected_zeros));
+  Status status;
+  PREPACK_TRY(packed_.VisitTile(tile, buffers.packed, [&](std::span<const std::byte> packed) {
+    status = CompareMapped(tile, packed, buffers, differences);
+  }));
+  return status;
+}
+
+// While codes of the source are visited, the tile, which may be mapped as well, is not touched: a
+// visit only survives the loss of its own file.
+Status ModuleComparison::CompareMapped(const PanelRange& tile, std::span<const std::byte> packed,
+                                       Buffers& buffers, ModuleDifferences& differences) const {
+  const CodeType code = weights_.scheme().code;
+  buffers.repacked.resize(layout_.weight_has_extras ? packed.size() : 0);
   const uint64_t codes_before = differences.codes;
-  status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
+  PREPACK_TRY(ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
     buffers.found_codes.resize(PanelBytes(code, panel));
-    buffers.expected_codes.resize(PanelBytes(code, panel));
-    PREPACK_TRY(weights_.ReadCodes(panel, buffers.expected_codes));
-    packed_.UnpackPanel(tile, panel, buffers.packed, buffers.found_codes);
-    ComparePanel(code, panel, buffers, differences);
-    if (!layout_.weight_has_extras) return {};
-    layout_.pack_codes(
-        {.request = request_, .tile = tile, .panel = panel, .zero_points = buffers.expected_zeros},
-        buffers.expected_codes, buffers.repacked);
-    return {};
-  });
+    packed_.UnpackPanel(tile, panel, packed, buffers.found_codes);
+    return UseExpectedCodes(panel, buffers, [&](std::span<const std::byte> expected) {
+      ComparePanel(code, panel, buffers.found_codes, expected, differences);
+      if (!layout_.weight_has_extras) return;
+      layout_.pack_codes({.request = request_,
+                          .tile = tile,
+                          .panel = panel,
+                          .zero_points = buffers.expected_zeros},
+                         expected, buffers.repacked);
+    });
+  }));
   if (layout_.weight_has_extras && differences.codes == codes_before &&
-      !SameBytes(buffers.repacked, buffers.packed)) {
+      !SameBytes(buffers.repacked, packed)) {
     ++differences.extra_tiles;
   }
-  return status;
+  return {};
+}
+
+Status ModuleComparison::UseExpectedCodes(
+    const PanelRange& panel, Buffers& buffers,
+    FunctionRef<void(std::span<const std::byte> codes)> work) const {
+  const uint64_t bytes = PanelBytes(weights_.scheme().code, panel);
+  const auto found = weights_.FindCodes(panel);
+  const StoredTensor* tensor = found ? source_.Find(found->tensor) : nullptr;
+  if (tensor == nullptr) {
+    buffers.expected_codes.resize(bytes);
+    PREPACK_TRY(weights_.ReadCodes(panel, buffers.expected_codes));
+    work(buffers.expected_codes);
+    return {};
+  }
+  return source_.Visit(*tensor, found->offset, bytes, [&](const std::byte* codes) {
+    work({codes, bytes});
+  });
 }
 
 Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
@@ -181,8 +217,8 @@ Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffer
   return {};
 }
 
-Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const QuantizedLinear& linear,
-                                           Buffers& buffers, ModuleDifferences& differences) const {
+Status ModuleComparison::CompareSmallParts(const QuantizedLinear& linear, Buffers& buffers,
+                                           ModuleDifferences& differences) const {
   // Only the manifest says which parts there are: if an order is lost or made up, all remaining
   // parts still equal the source.
   const bool reordered = layout_.checkpoint ? linear.reordered() : weights_.reordered();
@@ -192,7 +228,7 @@ Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const Quant
   }
   for (const PartSpec& part : packed_.parts()) {
     if (!IsSmallPart(part.role)) continue;
-    Status status = SmallPartBytes(source, linear, layout_, part, buffers.repacked);
+    Status status = SmallPartBytes(source_, linear, layout_, part, buffers.repacked);
     if (status.ok()) status = packed_.ReadWholePart(part.role, buffers.packed);
     if (!status.ok()) return status;
     if (!SameBytes(buffers.packed, buffers.repacked)) differences.parts.emplace_back(part.name);
@@ -280,7 +316,7 @@ Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkp
                                         const QuantizedLinear& linear,
                                         const QuantizedLinear& weights, unsigned threads,
                                         Progress& progress) {
-  const ModuleComparison comparison(packed, weights);
+  const ModuleComparison comparison(packed, source, weights);
   const size_t tiles = comparison.tiles();
   std::vector<Buffers> buffers(threads);
   std::vector<ModuleDifferences> of_worker(threads);
@@ -292,11 +328,11 @@ Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkp
           return comparison.CompareStrip(index - tiles, scratch, of_worker[worker]);
         }
         Status compared = comparison.CompareTile(index, scratch, of_worker[worker]);
-        progress.Add(scratch.packed.size());
+        progress.Add(comparison.TileBytes(index));
         return compared;
       });
   ModuleDifferences all;
-  if (status.ok()) status = comparison.CompareSmallParts(source, linear, buffers.front(), all);
+  if (status.ok()) status = comparison.CompareSmallParts(linear, buffers.front(), all);
   if (!status.ok()) return status;
   for (const ModuleDifferences& differences : of_worker) all.Merge(differences);
   return all;

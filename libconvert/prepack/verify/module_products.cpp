@@ -96,6 +96,7 @@ struct Scratch {
   std::vector<float> model;   // [rows, channels]
   std::vector<float> second;  // [kSecondRows, channels]
   std::vector<float> columns;
+  PrimitivePanel primitive;
   std::vector<double> signal;
   BaselineProductBuffers baseline;
 };
@@ -127,6 +128,7 @@ class ModuleMultiplication {
   Status RunChannels(const ChannelPanel& panel, Scratch& scratch, PanelSums& sums);
   Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
   Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
+  Status RunPrimitivePanel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
   void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
   // Outputs of a batch for a panel: those of the primitive, and those of the implementation that is
   // judged.
@@ -284,10 +286,11 @@ Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
 
 Status ModuleMultiplication::RunPrimitive() {
   if (options_.engine == nullptr || !packed_.layout().by_primitive) return {};
-  primitive_.emplace(
-      packed_, *inputs_, cut_,
-      PrimitiveOptions{
-          .engine = *options_.engine, .repack = options_.repack, .must_multiply = !modelled_});
+  primitive_.emplace(packed_, *inputs_, cut_,
+                     PrimitiveOptions{.engine = *options_.engine,
+                                      .repack = options_.repack,
+                                      .must_multiply = !modelled_,
+                                      .sampled = !panels_.empty()});
   Status ran;
   PREPACK_TRY(packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {
@@ -343,8 +346,20 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
   return {};
 }
 
+Status ModuleMultiplication::RunPrimitivePanel(uint64_t n0, uint64_t channels,
+                                               Scratch& scratch) const {
+  PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
+    primitive_->CopyPanel(operands_->With(weight), n0, channels, scratch.primitive);
+  }));
+  return primitive_->MultiplyPanel(operands_->With({}), n0, channels, scratch.primitive);
+}
+
 std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, uint64_t channels,
                                                      Scratch& scratch) const {
+  const InputBatch& rows = inputs_->batches()[batch];
+  if (primitive_->by_panels() && !IsHot(rows)) {
+    return std::span(scratch.primitive.y).subspan(rows.first * channels, rows.rows * channels);
+  }
   const std::span<const float> y = primitive_->Outputs(batch);
   const uint64_t n = packed_.request().n;
   scratch.columns.resize(y.size() / n * channels);
@@ -368,6 +383,9 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch,
   if (modelled_) PREPACK_TRY(RunModel(n0, channels, scratch));
   if (options_.engine != nullptr && primitive_batches() == 0) {
     PREPACK_TRY(RunSecond(n0, channels, scratch));
+  }
+  if (primitive_ && primitive_->by_panels()) {
+    PREPACK_TRY(RunPrimitivePanel(n0, channels, scratch));
   }
   // What differs, and the kernel figure of hot rows, come with the panels of all channels if there
   // are such panels.

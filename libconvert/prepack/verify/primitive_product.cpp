@@ -6,8 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/dtype.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/model/scheme.h"
 
 namespace prepack {
 namespace {
@@ -43,6 +45,9 @@ Status PrimitiveProduct::Multiply(const PackedOperands& operands) {
     at_once = at_once && !described.is_reference;
   }
   at_once = at_once && inputs_.rows() <= kMaxOutputs / packed_.request().n;
+  // Columns of codes are easily copied; those of blocks are not.
+  by_panels_ = at_once && options_.sampled && IsNibble(packed_.request().scheme.code);
+  if (by_panels_) return MultiplyHotRows(whole);
   return at_once ? MultiplyAllRows(whole) : MultiplyByBatch(whole);
 }
 
@@ -61,6 +66,63 @@ Status PrimitiveProduct::MultiplyAllRows(const PackedProblem& whole) {
     of_batches_.push_back(y.subspan(batch.first * n, batch.rows * n));
   }
   return {};
+}
+
+// They are the last batch.
+Status PrimitiveProduct::MultiplyHotRows(const PackedProblem& whole) {
+  of_batches_.resize(inputs_.batches().size());
+  PREPACK_TRY(MultiplyRows(whole, inputs_.batches().back()));
+  of_batches_.back() = outputs_.back();
+  return {};
+}
+
+namespace {
+
+// Elements [n0, n0 + count) of each row of [rows, n] elements of `bits`; they begin and end with a
+// byte.
+std::vector<std::byte> CopyColumns(std::span<const std::byte> from, uint64_t n, uint64_t bits,
+                                   uint64_t n0, uint64_t count) {
+  const uint64_t row = n * bits / 8;
+  const uint64_t width = count * bits / 8;
+  std::vector<std::byte> to(from.size() / row * width);
+  for (uint64_t i = 0; i < to.size() / width; ++i) {
+    std::ranges::copy(from.subspan(i * row + n0 * bits / 8, width),
+                      to.begin() + static_cast<std::ptrdiff_t>(i * width));
+  }
+  return to;
+}
+
+}  // namespace
+
+void PrimitiveProduct::CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
+                                 PrimitivePanel& panel) const {
+  constexpr uint64_t kNibble = 4;
+  panel.weight = CopyColumns(operands.weight, operands.n, kNibble, n0, channels);
+  panel.scale =
+      CopyColumns(operands.scale, operands.n, DTypeBits(operands.scale_dtype), n0, channels);
+  panel.zero_point = CopyColumns(operands.zero_point, operands.n, kNibble, n0, channels);
+}
+
+Status PrimitiveProduct::MultiplyPanel(const PackedOperands& operands, uint64_t n0,
+                                       uint64_t channels, PrimitivePanel& panel) const {
+  PackRequest request = packed_.request();
+  request.n = channels;
+  PackedOperands own = operands;
+  own.n = channels;
+  own.weight = panel.weight;
+  own.scale = panel.scale;
+  own.zero_point = panel.zero_point;
+  const uint64_t element = DTypeBits(own.bias_dtype) / 8;
+  if (!own.bias.empty()) own.bias = own.bias.subspan(n0 * element, channels * element);
+  const uint64_t rows = inputs_.dense_rows();
+  const PackedProblem problem{.layout = packed_.layout().id,
+                              .request = request,
+                              .packed = own,
+                              .input = {.m = rows,
+                                        .dtype = InputDType(packed_),
+                                        .x = inputs_.given().first(rows * inputs_.columns())}};
+  panel.y.resize(rows * channels);
+  return options_.engine.MultiplyPacked(problem, panel.y).status();
 }
 
 Status PrimitiveProduct::MultiplyByBatch(const PackedProblem& whole) {

@@ -2,7 +2,9 @@
 #define PREPACK_VERIFY_PRIMITIVE_PRODUCT_H_
 
 // The product that oneDNN's primitive makes of a packed module, on the packed memory as it lies in
-// the file. It can only multiply all output channels at once.
+// the file. There it can only multiply all output channels at once, which costs so much per row
+// that just the one-hot rows meet all channels of a large module. The other rows meet its sample:
+// copies of some columns.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +24,15 @@ struct PrimitiveOptions {
   GemmEngine& engine;
   bool repack = false;         // see PackedProblem
   bool must_multiply = false;  // there is no model that could multiply in its place
+  bool sampled = false;        // dense rows are wanted of some panels of output channels only
+};
+
+// Memory of one thread: some output channels, and their products with the dense rows.
+struct PrimitivePanel {
+  std::vector<std::byte> weight;
+  std::vector<std::byte> scale;
+  std::vector<std::byte> zero_point;
+  std::vector<float> y;  // [dense rows, channels]
 };
 
 class PrimitiveProduct {
@@ -30,20 +41,29 @@ class PrimitiveProduct {
   PrimitiveProduct(const PackedModule& packed, const GemmInputs& inputs, const ProductCut& cut,
                    const PrimitiveOptions& options);
 
-  // Asks the primitive about every number of rows, then has it multiply all of them at once: it
-  // unpacks the weights in every call, which takes longer than the products. Batch by batch where
-  // that would be too much, and then only the first ones where it is slow. kUnsupported and
-  // kUnavailable as for GemmEngine::MultiplyPacked.
+  // Asks the primitive about every number of rows, then has it multiply all of them at once, or
+  // those that the panels leave: it unpacks the weights in every call. Batch by batch where that
+  // would be too much, and then only the first ones where it is slow. kUnsupported and kUnavailable
+  // as for GemmEngine::MultiplyPacked.
   Status Multiply(const PackedOperands& operands);
 
   // How many batches of the inputs it has multiplied, and the outputs of one, [rows, N].
   size_t batches() const { return of_batches_.size(); }
   std::span<const float> Outputs(size_t batch) const { return of_batches_[batch]; }
+  // Are the dense rows multiplied panel by panel? They then have no Outputs.
+  bool by_panels() const { return by_panels_; }
+  // Copies output channels [n0, n0 + channels), both even, of the packed weight and its parts.
+  void CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
+                 PrimitivePanel& panel) const;
+  // Multiplies them. Safe from any thread.
+  Status MultiplyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
+                       PrimitivePanel& panel) const;
   const GemmInfo& info() const { return info_; }
 
  private:
   Result<GemmInfo> Describe(const PackedProblem& whole, uint64_t rows) const;
   Status MultiplyAllRows(const PackedProblem& whole);
+  Status MultiplyHotRows(const PackedProblem& whole);
   Status MultiplyByBatch(const PackedProblem& whole);
   uint64_t RowsAtOnce(const InputBatch& batch) const;
   // The outputs become the last of outputs_.
@@ -55,6 +75,7 @@ class PrimitiveProduct {
   PrimitiveOptions options_;
   std::vector<std::vector<float>> outputs_;
   std::vector<std::span<const float>> of_batches_;  // in outputs_
+  bool by_panels_ = false;
   GemmInfo info_;
 };
 

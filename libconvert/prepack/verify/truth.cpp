@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <type_traits>
 
 #include "prepack/base/float_convert.h"
@@ -114,7 +113,9 @@ std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
 void AppendStoredScales(const Layout& layout, const PackRequest& request,
                         const DecodedRows& decoded, std::vector<float>& scales) {
   const DType dtype = layout.scales.value.Of(request);
-  std::ranges::transform(decoded.scales, std::back_inserter(scales),
+  const size_t first = scales.size();
+  scales.resize(first + decoded.scales.size());
+  std::ranges::transform(decoded.scales, scales.begin() + static_cast<std::ptrdiff_t>(first),
                          [=](double scale) { return RoundTo(dtype, static_cast<float>(scale)); });
 }
 
@@ -131,6 +132,15 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale) {
   return WithRounding(rounding, to_f16,
                       [=](auto constant) { return Operand<constant.value>(step, scale); });
+}
+
+void FillKernelWeights(WeightRounding rounding, bool to_f16, std::span<const float> steps,
+                       std::span<const float> scales, std::span<double> operands) {
+  WithRounding(rounding, to_f16, [=](auto constant) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      operands[i] = Operand<constant.value>(steps[i], scales[i]);
+    }
+  });
 }
 
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
@@ -156,8 +166,13 @@ Status MembersDiffer(const PackedModule& packed, std::string_view what) {
 }
 
 // Appends rows of another member.
-Status Append(const PackedModule& packed, const DecodedRows& more, DecodedRows& out) {
+Status Append(const PackedModule& packed, DecodedRows& more, DecodedRows& out) {
   if (more.group_of != out.group_of) return MembersDiffer(packed, "the groups of their inputs");
+  if (more.small.empty() != out.small.empty()) {
+    more.Widen();
+    out.Widen();
+  }
+  out.small.insert(out.small.end(), more.small.begin(), more.small.end());
   out.steps.insert(out.steps.end(), more.steps.begin(), more.steps.end());
   out.scales.insert(out.scales.end(), more.scales.begin(), more.scales.end());
   return {};
@@ -170,6 +185,7 @@ namespace {
 // Keeps every `step`th of the rows.
 void KeepRows(uint64_t step, DecodedRows& decoded) {
   if (step == 1) return;
+  decoded.Widen();
   const uint64_t inputs = decoded.inputs();
   const uint64_t groups = decoded.groups();
   const uint64_t rows = CeilDiv(decoded.rows(), step);
@@ -226,6 +242,7 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
     return source.DecodeSlab(members.front().module, k, inputs, n0, rows, out);
   }
   DecodedRows more;
+  more.takes_small = out.takes_small;
   return packed.member_ends().ForRows(n0, rows, [&](const StackedRows& piece) {
     const std::string& module = members[piece.member].module;
     if (piece.before == 0) {
@@ -336,6 +353,7 @@ Status GemmTruth::Gather(uint64_t n0, uint64_t channels, DecodedRows& out,
                          DecodedRows& from) const {
   const std::span<const uint64_t> inputs = inputs_.channels();
   out.steps.resize(channels * inputs.size());
+  out.small.clear();
   out.scales.clear();
   out.group_of.resize(inputs.size());
   for (uint64_t first = 0; first < channels; first += kGatheredChannels) {

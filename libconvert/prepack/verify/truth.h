@@ -49,6 +49,9 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights);
 // The operand of one weight. `to_f16`: activations are f16, not bf16.
 double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale);
+// Those of several, with a scale each.
+void FillKernelWeights(WeightRounding rounding, bool to_f16, std::span<const float> steps,
+                       std::span<const float> scales, std::span<double> operands);
 
 // What a GEMM on one packed module should give: in f64, from the source, decoded by the second
 // path.

@@ -75,8 +75,12 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
                           .rows = rows,
                           .k0 = slab.k0,
                           .inputs = slab.inputs,
-                          .old_model_free = old_model_free_};
-  return decode_(*source_, wanted, out);
+                          .old_model_free = old_model_free_,
+                          .takes_small = out.takes_small};
+  const Status status = decode_(*source_, wanted, out);
+  // What an earlier call has left; memory that is used again is not filled with zeros first.
+  if (!out.steps.empty()) out.small.clear();
+  return status;
 }
 
 namespace {

@@ -25,11 +25,24 @@ inline constexpr uint64_t kSecondInputsUnit = 64;
 // checkpoint whatever order the groups are in. The two are apart because kernels round the scale.
 struct DecodedRows {
   std::vector<float> steps;        // [rows, K]: code − zero point, or what an FP8 code stands for
+  std::vector<int8_t> small;       // the same, instead of these: see takes_small
   std::vector<double> scales;      // [rows, groups], groups is at least 1
   std::vector<uint64_t> group_of;  // [K]: which of them
+  // Whoever decodes into this also takes steps as bytes, if they fit.
+  bool takes_small = false;
 
   uint64_t inputs() const { return group_of.size(); }
-  uint64_t rows() const { return steps.size() / inputs(); }
+  uint64_t rows() const { return (steps.size() + small.size()) / inputs(); }
+  float Step(uint64_t row, uint64_t k) const {
+    const uint64_t at = row * inputs() + k;
+    return small.empty() ? steps[at] : static_cast<float>(small[at]);
+  }
+  // Makes `steps` of small ones.
+  void Widen() {
+    if (small.empty()) return;
+    steps.assign(small.begin(), small.end());
+    small.clear();
+  }
   uint64_t groups() const { return scales.size() / rows(); }
 };
 
@@ -103,6 +116,7 @@ struct SecondRows {
 
   bool whole() const { return inputs == k; }
   bool old_model_free = false;  // of the checkpoint, see verify/second/config.h
+  bool takes_small = false;     // see DecodedRows
 };
 
 // compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8

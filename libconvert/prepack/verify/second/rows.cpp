@@ -70,12 +70,16 @@ class RowTensors {
     return Malformed(source_.Where(tensor), "shapes of codes, scales and zero points disagree");
   }
   Status FindFields(const StoredTensor& packed);
-  Status ReadPacked(const StoredTensor& packed, std::vector<float>& steps);
+  Result<SecondRange> InTensor(const StoredTensor& tensor, SecondRange range) const;
+  Status ReadCodes(DecodedRows& out);
+  bool AreSmall() const;
+  Status ReadSmall(DecodedRows& out) const;
+  Status ReadPacked(const StoredTensor& packed, std::vector<float>& steps) const;
   Status ReadBytes(const StoredTensor& weight, std::vector<float>& steps);
   Status FindGrid(const StoredTensor& codes, const StoredTensor& scale);
   // The group of each input channel, of all.
   Status FindGroups(uint64_t n, const StoredTensor& scale);
-  Status SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const;
+  Status SubtractZeros(const StoredTensor& zeros, DecodedRows& out) const;
   Status ReadScales(const StoredTensor& scale, std::vector<double>& scales) const;
 
   const Checkpoint& source_;
@@ -86,6 +90,7 @@ class RowTensors {
   uint64_t expert_ = 0;    // the one that is wanted
   const StoredTensor* packed_ = nullptr;
   const StoredTensor* weight_ = nullptr;
+  const StoredTensor* zeros_ = nullptr;
   SecondFields fields_;  // of packed codes and zero points
   ScaleGrid grid_;
 };
@@ -127,11 +132,17 @@ Result<SecondShape> RowTensors::ShapeOf(const StoredTensor& tensor) const {
   return shape;
 }
 
-template <typename T>
-Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const {
+// The same range of all modules that are stacked in the tensor.
+Result<SecondRange> RowTensors::InTensor(const StoredTensor& tensor, SecondRange range) const {
   PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOf(tensor));
   if (range.row > shape.rows || range.rows > shape.rows - range.row) return Disagree(tensor);
   range.row += expert_ * shape.rows;
+  return range;
+}
+
+template <typename T>
+Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const {
+  PREPACK_TRY_ASSIGN(range, InTensor(tensor, range));
   if constexpr (std::is_same_v<T, double>) {
     return ReadSecondFloats(source_, tensor, range, out);
   } else {
@@ -162,8 +173,42 @@ Status RowTensors::FindFields(const StoredTensor& packed) {
   return {};
 }
 
-Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) {
-  PREPACK_TRY(FindFields(packed));
+Status RowTensors::ReadCodes(DecodedRows& out) {
+  if (packed_ != nullptr) PREPACK_TRY(FindFields(*packed_));
+  out.steps.resize(AreSmall() ? 0 : wanted_.rows * wanted_.inputs);
+  if (AreSmall()) return ReadSmall(out);
+  return packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);
+}
+
+// Do all steps fit into a byte, and codes of whole words lie in a row?
+bool RowTensors::AreSmall() const {
+  if (!wanted_.takes_small) return false;
+  if (packed_ == nullptr) return weight_->dtype == DType::kI8 && zeros_ == nullptr;
+  const bool words = wanted_.k0 % 8 == 0 && wanted_.inputs % 8 == 0;
+  if (zeros_ != nullptr && zeros_->dtype != DType::kI32) return false;
+  return words && (fields_.bits == 4 || (fields_.bits == 8 && zeros_ == nullptr));
+}
+
+// Fields of 4 and 8 bits lie in the bytes of a word as in the word, the lowest first.
+Status RowTensors::ReadSmall(DecodedRows& out) const {
+  const StoredTensor& tensor = packed_ != nullptr ? *packed_ : *weight_;
+  const uint32_t bits = packed_ != nullptr ? fields_.bits : 8;
+  const uint64_t element_bits = packed_ != nullptr ? 32 : 8;
+  const SecondRange wanted{.row = wanted_.n0,
+                           .rows = wanted_.rows,
+                           .column = wanted_.k0 * bits / element_bits,
+                           .columns = wanted_.inputs * bits / element_bits};
+  PREPACK_TRY_ASSIGN(const SecondRange range, InTensor(tensor, wanted));
+  PREPACK_TRY_ASSIGN(const ByteRuns rows, RunsOfSecond(source_, tensor, range, element_bits / 8));
+  const int offset = packed_ != nullptr ? 1 << (bits - 1) : 0;
+  out.small.resize(wanted_.rows * wanted_.inputs);
+  return VisitSecond(source_, tensor, rows, [&](uint64_t row, const uint8_t* bytes) {
+    Kernels().split_small_fields(bytes, rows.run_bytes, bits, offset,
+                                 &out.small[row * wanted_.inputs]);
+  });
+}
+
+Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) const {
   const uint64_t first = fields_.FirstWord(wanted_.k0);
   const uint64_t columns = fields_.LastWord(wanted_.k0 + wanted_.inputs - 1) - first + 1;
   std::vector<uint32_t> words;
@@ -249,8 +294,25 @@ Status RowTensors::FindGroups(uint64_t n, const StoredTensor& scale) {
   return {};
 }
 
+namespace {
+
+// Takes the zero point of its group off each step of a row.
+template <typename T>
+void SubtractZerosOfGroups(std::span<const T> zeros, const std::vector<uint64_t>& group_of,
+                           T* steps) {
+  for (uint64_t i = 0; i < group_of.size();) {  // consecutive channels mostly have one group
+    const uint64_t group = group_of[i];
+    const T zero = zeros[group];
+    for (; i < group_of.size() && group_of[i] == group; ++i) {
+      steps[i] = static_cast<T>(steps[i] - zero);
+    }
+  }
+}
+
+}  // namespace
+
 // Zero points are signed, like the codes.
-Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const {
+Status RowTensors::SubtractZeros(const StoredTensor& zeros, DecodedRows& out) const {
   const uint64_t columns = grid_.groups.count;
   const bool packed = zeros.dtype == DType::kI32;
   if (packed && packed_ == nullptr) {
@@ -265,6 +327,7 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
   std::vector<int8_t> bytes;
   PREPACK_TRY(packed ? Read(zeros, range, words) : Read(zeros, range, bytes));
   std::vector<float> of_group(columns);
+  std::vector<int8_t> small(columns);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t n = wanted_.n0 + row;
     for (uint64_t group = 0; group < columns; ++group) {
@@ -274,12 +337,13 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
                     (1 << (fields_.bits - 1))
               : bytes[(grid_.RowOf(n) - first) * columns + group];
       of_group[group] = static_cast<float>(zero);
+      small[group] = static_cast<int8_t>(zero);
     }
-    float* line = &steps[row * wanted_.inputs];
-    for (uint64_t i = 0; i < wanted_.inputs;) {  // consecutive channels mostly have one group
-      const uint64_t group = grid_.group_of[i];
-      const float zero = of_group[group];
-      for (; i < wanted_.inputs && grid_.group_of[i] == group; ++i) line[i] -= zero;
+    const uint64_t line = row * wanted_.inputs;
+    if (!out.steps.empty()) {
+      SubtractZerosOfGroups<float>(of_group, grid_.group_of, &out.steps[line]);
+    } else {
+      SubtractZerosOfGroups<int8_t>(small, grid_.group_of, &out.small[line]);
     }
   }
   return {};
@@ -321,17 +385,12 @@ Status RowTensors::Decode(DecodedRows& out) {
     return Unsupported(source_.Where(*codes), "the second decoder takes matrices only");
   }
   if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);
-  out.steps.resize(wanted_.rows * wanted_.inputs);
+  zeros_ = Find("weight_zero_point");
   out.scales.clear();
-  Status status =
-      packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);
-  if (status.ok()) status = FindGrid(*codes, *scale);
-  if (!status.ok()) return status;
-  if (const StoredTensor* zeros = Find("weight_zero_point")) {
-    status = SubtractZeros(*zeros, out.steps);
-    if (!status.ok()) return status;
-  }
-  status = ReadScales(*scale, out.scales);
+  PREPACK_TRY(ReadCodes(out));
+  PREPACK_TRY(FindGrid(*codes, *scale));
+  if (zeros_ != nullptr) PREPACK_TRY(SubtractZeros(*zeros_, out));
+  const Status status = ReadScales(*scale, out.scales);
   out.group_of = std::move(grid_.group_of);
   return status;
 }

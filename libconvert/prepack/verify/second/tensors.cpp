@@ -44,6 +44,21 @@ Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& 
   return matrix;
 }
 
+Result<ByteRuns> RunsOfSecond(const Checkpoint& source, const StoredTensor& tensor,
+                              const SecondRange& range, uint64_t element_bytes) {
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(source, tensor));
+  const bool inside = DTypeBits(tensor.dtype) == 8 * element_bytes && range.row <= shape.rows &&
+                      range.rows <= shape.rows - range.row && range.column <= shape.columns &&
+                      range.columns <= shape.columns - range.column;
+  if (!inside) {
+    return Malformed(source.Where(tensor), "not a matrix of the expected size");
+  }
+  return ByteRuns{.offset = (range.row * shape.columns + range.column) * element_bytes,
+                  .run_bytes = range.columns * element_bytes,
+                  .stride = shape.columns * element_bytes,
+                  .runs = range.rows};
+}
+
 Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
                         const SecondRange& range, std::vector<double>& out) {
   out.clear();

@@ -92,23 +92,31 @@ struct SecondRange {
   uint64_t columns = 0;
 };
 
-// T is an integer of the tensor's element size. What lies outside the tensor is kMalformed.
+// Where it lies in the tensor, whose elements have `element_bytes`. What lies outside is
+// kMalformed.
+Result<ByteRuns> RunsOfSecond(const Checkpoint& source, const StoredTensor& tensor,
+                              const SecondRange& range, uint64_t element_bytes);
+
+// T is an integer of the tensor's element size.
 template <typename T>
 Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const SecondRange& range,
                   std::vector<T>& out) {
-  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(source, tensor));
-  const bool inside = DTypeBits(tensor.dtype) == 8 * sizeof(T) && range.row <= shape.rows &&
-                      range.rows <= shape.rows - range.row && range.column <= shape.columns &&
-                      range.columns <= shape.columns - range.column;
-  if (!inside) {
-    return Malformed(source.Where(tensor), "not a matrix of the expected size");
-  }
+  PREPACK_TRY_ASSIGN(const ByteRuns lines, RunsOfSecond(source, tensor, range, sizeof(T)));
   out.resize(range.rows * range.columns);
-  const ByteRuns lines{.offset = (range.row * shape.columns + range.column) * sizeof(T),
-                       .run_bytes = range.columns * sizeof(T),
-                       .stride = shape.columns * sizeof(T),
-                       .runs = range.rows};
   return source.ReadRuns(tensor, lines, std::as_writable_bytes(std::span(out)));
+}
+
+// Calls work(row, bytes) with the bytes of each of its rows, where they lie in the mapped file.
+template <typename Work>
+Status VisitSecond(const Checkpoint& source, const StoredTensor& tensor, const ByteRuns& rows,
+                   const Work& work) {
+  if (rows.runs == 0) return {};
+  return source.Visit(tensor, rows.offset, (rows.runs - 1) * rows.stride + rows.run_bytes,
+                      [&](const std::byte* bytes) {
+                        for (uint64_t row = 0; row < rows.runs; ++row) {
+                          work(row, reinterpret_cast<const uint8_t*>(bytes + row * rows.stride));
+                        }
+                      });
 }
 
 // The same for floats of 16 or 32 bits, and for exponents of 8 bits (F8_E8M0, also stored as U8).

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "command.h"
 #include "prepack/base/status.h"
 #include "prepack/convert/plan.h"
 

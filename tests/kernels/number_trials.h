@@ -1,0 +1,259 @@
+#ifndef PREPACK_TESTS_KERNELS_NUMBER_TRIALS_H_
+#define PREPACK_TESTS_KERNELS_NUMBER_TRIALS_H_
+
+// Trials of the kernels that compute: products, weights of codes, and digests.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/trial.h"
+#include "prepack/kernels/kernels.h"
+
+namespace prepack::trials {
+
+// Numbers without NaN: which of two NaN comes out of an addition is up to the compiler.
+inline void MakeFloats(uint8_t* bytes, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    float value = 0;
+    std::memcpy(&value, bytes + 4 * i, sizeof value);
+    value = std::isfinite(value) ? std::fmod(value, 0x1p40F) : 1;
+    std::memcpy(bytes + 4 * i, &value, sizeof value);
+  }
+}
+
+// Rows of x, then the strip of weights; their sums. `numbers` of x make one column.
+template <typename Row, typename X, typename Sum>
+std::vector<Row> StripRows(const uint8_t* in, uint8_t* out, size_t rows, size_t x_cols) {
+  std::vector<Row> strip;
+  for (size_t r = 0; r < rows; ++r) {
+    strip.push_back({.x = As<X>(in) + r * x_cols, .sums = As<Sum>(out) + r * kStripChannels});
+  }
+  return strip;
+}
+
+inline Trial add_float_products(const TrialShape& shape) {
+  const size_t x_count = shape.rows * shape.cols;
+  const size_t w_count = shape.cols * kStripChannels;
+  return {.in_bytes = (x_count + w_count) * sizeof(float),
+          .out_bytes = shape.rows * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                const auto strip =
+                    StripRows<FloatStripRow, float, float>(in, out, shape.rows, shape.cols);
+                kernels.add_float_products(strip.data(), strip.size(), As<float>(in) + x_count,
+                                           shape.cols);
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, x_count + w_count); }};
+}
+
+inline Trial add_pair_products(const TrialShape& shape) {
+  const size_t x_count = shape.rows * 2 * shape.cols;
+  const size_t w_count = 2 * shape.cols * kStripChannels;
+  return {.in_bytes = (x_count + w_count) * sizeof(int16_t),
+          .out_bytes = shape.rows * kStripChannels * sizeof(int32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                const auto strip =
+                    StripRows<PairStripRow, int16_t, int32_t>(in, out, shape.rows, 2 * shape.cols);
+                kernels.add_pair_products(strip.data(), strip.size(), As<int16_t>(in) + x_count,
+                                          shape.cols);
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                for (size_t i = 1; i < 2 * x_count; i += 4) {  // no two neighbours of −2^15
+                  if (in[i] == 0x80 && in[i - 1] == 0) in[i] = 0x81;
+                }
+              }};
+}
+
+inline Trial fuse_products(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = 2 * count * sizeof(float),
+          .out_bytes = count * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.fuse_products(As<float>(in), As<float>(in) + count, count, As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * count); }};
+}
+
+inline NibbleScales ScalesOfTrial(const uint8_t* in, const TrialShape& shape) {
+  NibbleScales scales{};
+  std::memcpy(scales.zeros, in, sizeof scales.zeros);
+  std::memcpy(scales.scales, in + sizeof scales.zeros, sizeof scales.scales);
+  scales.flip = shape.option / 2 % 16;
+  scales.to_bf16 = shape.option % 2 == 0;
+  return scales;
+}
+
+inline Trial split_fields(const TrialShape& shape) {
+  const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
+  const size_t words = shape.cols;
+  return {.in_bytes = words * 4,
+          .out_bytes = words * (32 / bits) * sizeof(float),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.split_fields(As<uint32_t>(in), words, bits, 1 << (bits - 1), As<float>(out));
+          }};
+}
+
+inline Trial digest_scaled(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  const auto rounding = static_cast<Bf16Rounding>(shape.option % 4);
+  return {.in_bytes = (2 * count + 1) * sizeof(float),
+          .out_bytes = sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                *As<uint32_t>(out) = kernels.digest_scaled(As<float>(in) + 1, count, *As<float>(in),
+                                                           rounding, As<uint32_t>(in) + 1 + count);
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, count + 1); }};
+}
+
+inline Trial digest_steps(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = count * (sizeof(float) + sizeof(int16_t)),
+          .out_bytes = sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                *As<uint32_t>(out) = kernels.digest_steps(As<float>(in), count,
+                                                          As<int16_t>(in + count * sizeof(float)));
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                for (size_t i = 0; i < count; ++i) {
+                  const auto step = static_cast<float>(static_cast<int>(in[4 * i]) - 128);
+                  std::memcpy(in + 4 * i, &step, sizeof step);
+                }
+              }};
+}
+
+inline Trial add_strip_digests(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = count * (kStripChannels + 1) * sizeof(float),
+          .out_bytes = kStripChannels * sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(As<uint32_t>(out), kStripChannels, 7);
+            kernels.add_strip_digests(As<float>(in), count,
+                                      As<uint32_t>(in) + count * kStripChannels, As<uint32_t>(out));
+          }};
+}
+
+inline Trial scale_nibbles(const TrialShape& shape) {
+  const size_t stride = kStripChannels / 2 + shape.in_gap;
+  return {.in_bytes = sizeof(NibbleScales) + StridedSize(shape.cols, kStripChannels / 2, stride),
+          .out_bytes = shape.cols * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.scale_nibbles(in + sizeof(NibbleScales), stride, shape.cols,
+                                      ScalesOfTrial(in, shape), As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial scale_nibble_lines(const TrialShape& shape) {
+  const size_t stride = 4 * shape.cols + shape.in_gap;
+  return {.in_bytes = sizeof(NibbleScales) + StridedSize(kStripChannels, 4 * shape.cols, stride),
+          .out_bytes = 8 * shape.cols * kStripChannels * sizeof(float),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                kernels.scale_nibble_lines(in + sizeof(NibbleScales), stride, shape.cols,
+                                           ScalesOfTrial(in, shape), As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial split_small_fields(const TrialShape& shape) {
+  const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
+  return {.in_bytes = shape.cols,
+          .out_bytes = shape.cols * (8 / bits),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.split_small_fields(in, shape.cols, bits, 1 << (bits - 1), As<int8_t>(out));
+          }};
+}
+
+// Scales, factors, and steps, which differ by 15 or less, or by anything.
+inline Trial digest_small_scaled(const TrialShape& shape) {
+  const size_t groups = shape.rows;
+  const size_t group = shape.option / 16 % 2 == 0 ? shape.cols / 32 * 32 : shape.cols;
+  const size_t count = groups * group;
+  const size_t before = groups * sizeof(float);
+  const auto rounding = static_cast<Bf16Rounding>(1 + shape.option % 3);
+  const bool near = shape.option / 4 % 4 != 0;
+  return {.in_bytes = before + 3 * count,
+          .out_bytes = sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                const uint8_t* factors = in + before;
+                *As<uint32_t>(out) = kernels.digest_small_scaled(As<int8_t>(factors + 2 * count),
+                                                                 group, As<float>(in), groups,
+                                                                 rounding, As<int16_t>(factors));
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                MakeFloats(in, groups);
+                uint8_t* steps = in + before + 2 * count;
+                for (size_t i = 0; near && i < count; ++i) {
+                  steps[i] = static_cast<uint8_t>(steps[i] % 16 + shape.option);
+                }
+              }};
+}
+
+inline Trial digest_small_steps(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = 3 * count,
+          .out_bytes = sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            *As<uint32_t>(out) =
+                kernels.digest_small_steps(As<int8_t>(in + 2 * count), count, As<int16_t>(in));
+          }};
+}
+
+// `count` input channels, whose codes take `code_bytes`.
+template <typename Run>
+Trial DigestTrial(const TrialShape& shape, size_t count, size_t code_bytes, Run run) {
+  return {.in_bytes = sizeof(NibbleScales) + 2 * count + code_bytes,
+          .out_bytes = kStripChannels * sizeof(uint32_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                std::fill_n(As<uint32_t>(out), kStripChannels, 7);
+                const uint8_t* factors = in + sizeof(NibbleScales);
+                run(kernels, factors + 2 * count, ScalesOfTrial(in, shape), As<int16_t>(factors),
+                    As<uint32_t>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
+}
+
+inline Trial digest_nibbles(const TrialShape& shape) {
+  const size_t stride = kStripChannels / 2 + shape.in_gap;
+  return DigestTrial(shape, shape.cols, StridedSize(shape.cols, kStripChannels / 2, stride),
+                     [=](const KernelTable& kernels, const uint8_t* codes,
+                         const NibbleScales& scales, const int16_t* factors, uint32_t* out) {
+                       kernels.digest_nibbles(codes, stride, shape.cols, scales, factors, out);
+                     });
+}
+
+inline Trial digest_nibble_lines(const TrialShape& shape) {
+  const size_t stride = 4 * shape.cols + shape.in_gap;
+  return DigestTrial(shape, 8 * shape.cols, StridedSize(kStripChannels, 4 * shape.cols, stride),
+                     [=](const KernelTable& kernels, const uint8_t* codes,
+                         const NibbleScales& scales, const int16_t* factors, uint32_t* out) {
+                       kernels.digest_nibble_lines(codes, stride, shape.cols, scales, factors, out);
+                     });
+}
+
+inline Trial widen_quads(const TrialShape& shape) {
+  const size_t stride = 4 * kStripChannels + shape.in_gap;
+  return {.in_bytes = StridedSize(shape.cols, 4 * kStripChannels, stride),
+          .out_bytes = shape.cols * 4 * kStripChannels * sizeof(int16_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.widen_quads(As<int8_t>(in), stride, shape.cols, As<int16_t>(out));
+          }};
+}
+
+}  // namespace prepack::trials
+
+#endif  // PREPACK_TESTS_KERNELS_NUMBER_TRIALS_H_

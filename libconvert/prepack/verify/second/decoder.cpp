@@ -77,7 +77,7 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
                           .inputs = slab.inputs,
                           .old_model_free = old_model_free_,
                           .takes_small = out.takes_small};
-  const Status status = decode_(*source_, wanted, out);
+  Status status = decode_(*source_, wanted, out);
   // What an earlier call has left; memory that is used again is not filled with zeros first.
   if (!out.steps.empty()) out.small.clear();
   return status;

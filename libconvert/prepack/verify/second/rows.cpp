@@ -390,7 +390,7 @@ Status RowTensors::Decode(DecodedRows& out) {
   PREPACK_TRY(ReadCodes(out));
   PREPACK_TRY(FindGrid(*codes, *scale));
   if (zeros_ != nullptr) PREPACK_TRY(SubtractZeros(*zeros_, out));
-  const Status status = ReadScales(*scale, out.scales);
+  Status status = ReadScales(*scale, out.scales);
   out.group_of = std::move(grid_.group_of);
   return status;
 }

@@ -126,7 +126,7 @@ class TerminalTest(unittest.TestCase):
         self.assertIn("model.layers.0.mlp.down_proj", packed)
         self.assertIn("model.norm.weight", packed)
         self.assertEqual(len(packed), 11)  # 7 modules, 4 other tensors
-        self.assertTrue(any(re.match(r"packing    \d+\.\d s  1\.5 MB ", line) for line in lines))
+        self.assertTrue(any(re.match(r"packing    \d+\.\d s  1\.6 MB ", line) for line in lines))
         verified = in_pipe("verify", self.folder / "out", "--skip", "gemm", "--verbose")
         self.assertIn("verifying config.json\n", verified.stderr)
         self.assertIn("verifying model.layers.0.mlp.down_proj\n", verified.stderr)

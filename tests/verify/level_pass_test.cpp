@@ -4,8 +4,10 @@
 #include "prepack/verify/level_pass.h"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "prepack/io/file.h"
@@ -66,6 +68,32 @@ TEST_CASE("a few modules share all threads") {
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 1).threads == 8);
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 3).threads == 3);
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 0).threads == 8);
+}
+
+// Small modules that came one after the other used to keep a large one out to the end.
+TEST_CASE("what fits waits behind what came before and does not fit") {
+  MemoryGate gate(10);
+  gate.Enter(5);
+  std::vector<std::string> entered;
+  std::atomic<bool> small_is_in = false;
+  std::thread large([&] {
+    gate.Enter(10);
+    entered.emplace_back("large");
+    gate.Leave(10);
+  });
+  while (gate.waiting() < 1) std::this_thread::yield();
+  std::thread small([&] {
+    gate.Enter(1);
+    small_is_in = true;
+    entered.emplace_back("small");
+    gate.Leave(1);
+  });
+  while (gate.waiting() < 2 && !small_is_in) std::this_thread::yield();
+  CHECK_FALSE(small_is_in);
+  gate.Leave(5);
+  large.join();
+  small.join();
+  CHECK(entered == std::vector<std::string>{"large", "small"});
 }
 
 TEST_CASE("a pass looks at everything in the order of the folder, once") {

@@ -34,8 +34,8 @@ namespace {
 
 // With more channels, outputs would need more memory than weights.
 constexpr uint64_t kMostPanelChannels = 4096;
-// A slab with the fewest channels has as many weights as a panel.
-constexpr uint64_t kSlabInputs = kPanelWeights / kModelBlock;
+// A slab with the fewest channels has twice the weights of a panel.
+constexpr uint64_t kSlabInputs = 2 * kPanelWeights / kModelBlock;
 
 // A slab begins at a multiple of this many input channels, as the models, the decoders of the
 // source and the unpacking functions require.

@@ -59,8 +59,13 @@ Status FirstFailure::NoteOrReturn(size_t unit, Status status) {
 
 void MemoryGate::Enter(uint64_t need) {
   std::unique_lock lock(mutex_);
-  freed_.wait(lock, [&] { return taken_ == 0 || need <= bytes_ - std::min(bytes_, taken_); });
+  const uint64_t turn = came_++;
+  changed_.wait(lock, [&] {
+    return turn == entered_ && (taken_ == 0 || need <= bytes_ - std::min(bytes_, taken_));
+  });
   taken_ += need;
+  ++entered_;
+  changed_.notify_all();
 }
 
 void MemoryGate::Leave(uint64_t need) {
@@ -68,7 +73,12 @@ void MemoryGate::Leave(uint64_t need) {
     const std::lock_guard lock(mutex_);
     taken_ -= need;
   }
-  freed_.notify_all();
+  changed_.notify_all();
+}
+
+uint64_t MemoryGate::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return came_ - entered_;
 }
 
 LevelPass::LevelPass(const PackedFolder& folder, const ModuleSample* sample,

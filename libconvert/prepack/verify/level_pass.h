@@ -88,19 +88,24 @@ class FirstFailure {
   Status status_;
 };
 
-// Lets threads begin what fits into the memory beside what the others do, and one of them always.
+// Lets threads begin what fits into the memory beside what the others do, and one of them always;
+// in the order in which they come, or small modules would keep a large one waiting to the end.
 class MemoryGate {
  public:
   explicit MemoryGate(uint64_t bytes) : bytes_(bytes) {}
 
   void Enter(uint64_t need);
   void Leave(uint64_t need);
+  // How many threads have come and not entered.
+  uint64_t waiting() const;
 
  private:
   const uint64_t bytes_;
-  std::mutex mutex_;
-  std::condition_variable freed_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
   uint64_t taken_ = 0;
+  uint64_t came_ = 0;     // threads so far
+  uint64_t entered_ = 0;  // of these
 };
 
 class LevelPass {

@@ -1,11 +1,12 @@
 #include "prepack/tune/child.h"
 
 #include <fmt/format.h>
+#include <linux/memfd.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,6 +76,12 @@ int Spawn(const ChildCommand& command, int theirs, int errors, pid_t& process) {
   return error;
 }
 
+// memfd_create, which glibc has since 2.27 only. -1 where the kernel has none, either: what the
+// program says of errors then goes where ours do.
+int MakeMemoryFile() {
+  return static_cast<int>(::syscall(SYS_memfd_create, "prepack-child-errors", MFD_CLOEXEC));
+}
+
 }  // namespace
 
 Result<Child> Child::Start(const ChildCommand& command) {
@@ -83,7 +90,7 @@ Result<Child> Child::Start(const ChildCommand& command) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return SystemError(name, "cannot make a channel", errno);
   }
-  const int errors = memfd_create("prepack-child-errors", MFD_CLOEXEC);
+  const int errors = MakeMemoryFile();
   pid_t process = 0;
   const int error = Spawn(command, ends[1], errors, process);
   close(ends[1]);

@@ -3,6 +3,7 @@ in its script are those of the project."""
 
 import hashlib
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -15,7 +16,32 @@ SBOM = ROOT / "packaging" / "release" / "sbom.py"
 VERSIONS = {"fmtlib": "9.1.0+ds1-2", "pcre2": "10.42-1+deb12u2", "xxhash": "0.8.1-1"}
 
 
+# Symbols of newer versions of glibc that older ones have under another version, or that g++'s library alone asks for.
+OLD_NAMES = {
+    "__libc_single_threaded", "__libc_start_main", "dladdr", "dlclose", "dlerror", "dlopen", "dlsym", "exp", "exp2",
+    "expf", "fcntl64", "fstat", "fstat64", "log", "log2", "logf", "lstat", "lstat64", "pow", "powf",
+    "pthread_cond_clockwait", "pthread_create", "pthread_detach", "pthread_getspecific", "pthread_join",
+    "pthread_key_create", "pthread_key_delete", "pthread_mutex_trylock", "pthread_once", "pthread_setspecific", "stat",
+    "stat64",
+}
+
+
 class Release(harness.ToolTest):
+    def test_the_program_calls_nothing_that_glibc_2_17_lacks(self):
+        """Its build for the wheel would fail, which no other test makes."""
+        tool = pathlib.Path(harness.TOOL)
+        for program in (tool, tool.parent / "prepack_onednn.so"):
+            if not program.exists():
+                continue
+            names = subprocess.run(
+                ["nm", "-D", "--undefined-only", program], check=True, capture_output=True, text=True
+            ).stdout
+            newer = {
+                name for name, minor in re.findall(r" U (\S+)@GLIBC_2\.(\d+)", names) if int(minor) > 17
+            }
+            self.assertTrue(newer, "symbols have no versions")
+            self.assertEqual(newer - OLD_NAMES, set())
+
     def write_sbom(self, name):
         sources = self.scratch / "sources"
         sources.mkdir(exist_ok=True)

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "catch.h"
+#include "prepack/base/cpu_features.h"
 #include "status_matchers.h"
 
 namespace prepack::testing {
@@ -34,6 +36,25 @@ class IsaVariable {
 
 bool Has(const std::vector<Isa>& isas, Isa isa) {
   return std::find(isas.begin(), isas.end(), isa) != isas.end();
+}
+
+std::string FlagsOfThisCpu() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.starts_with("flags")) return line.substr(line.find(':') + 1);
+  }
+  return "";
+}
+
+TEST_CASE("the CPU supports what the system says of it") {
+  const std::string flags = FlagsOfThisCpu();
+  REQUIRE_FALSE(flags.empty());
+  const CpuFeatures features = CpuFeaturesOf(flags, "");
+  CHECK(CpuSupports(Isa::kAvx2) == features.Has(CpuFeature::kAvx2));
+  CHECK(CpuSupports(Isa::kAvx512) == features.Has(CpuFeature::kAvx512));
+  CHECK(CpuSupports(Isa::kAvx512Vbmi) ==
+        (features.Has(CpuFeature::kAvx512) && features.Has(CpuFeature::kVbmi)));
 }
 
 TEST_CASE("scalar is always supported and comes first") {

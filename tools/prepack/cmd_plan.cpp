@@ -200,7 +200,7 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
     FinishJson(json);
   } else if (!options.common.quiet) {
     Print(PlanText(*plan, model->format) + FindingsText(model->findings) + NotesText(*notes));
-    PrintCpuHint(options.source, *plan_options, options.common);
+    PrintCpuHint(*checkpoint, *model, *plan_options, options.common);
   }
   const Status status = CheckPlan(*plan);
   return status.ok() ? kExitDone : Fail(status);

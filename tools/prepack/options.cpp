@@ -180,15 +180,28 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   return options;
 }
 
+namespace {
+
+bool PrintsHints(const CommonOptions& common) {
+  return !common.json && !common.quiet && DisplayOf(Stream::kStderr).is_terminal;
+}
+
+}  // namespace
+
+void PrintCpuHint(const Checkpoint& checkpoint, const QuantizedModel& model,
+                  const PlanOptions& options, const CommonOptions& common) {
+  if (!PrintsHints(common)) return;
+  const std::string hint = CpuHint(checkpoint, model, options, ReadMachine().features);
+  if (!hint.empty()) PrintNote(hint);
+}
+
 void PrintCpuHint(const std::filesystem::path& source, const PlanOptions& options,
                   const CommonOptions& common) {
-  if (common.json || common.quiet || !DisplayOf(Stream::kStderr).is_terminal) return;
+  if (!PrintsHints(common)) return;
   const Result<Checkpoint> checkpoint = Checkpoint::Open(source);
   if (!checkpoint.ok()) return;
   const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, options.accepted);
-  if (!model.ok()) return;
-  const std::string hint = CpuHint(*checkpoint, *model, options, ReadMachine().features);
-  if (!hint.empty()) PrintNote(hint);
+  if (model.ok()) PrintCpuHint(*checkpoint, *model, options, common);
 }
 
 }  // namespace prepack::cli

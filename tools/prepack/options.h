@@ -75,6 +75,9 @@ struct PlanFlags {
 
 // On a terminal, what CpuHint says of this CPU, as a note on stderr. Nothing else that a command
 // prints or writes depends on the CPU.
+void PrintCpuHint(const Checkpoint& checkpoint, const QuantizedModel& model,
+                  const PlanOptions& options, const CommonOptions& common);
+// The same after a conversion, which has closed its source.
 void PrintCpuHint(const std::filesystem::path& source, const PlanOptions& options,
                   const CommonOptions& common);
 

@@ -5,7 +5,7 @@ Nothing here needs torch: rows may be tensors or arrays.
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,14 @@ class Recording:
         x = x.reshape(-1, x.shape[-1])
         if len(x):
             self._of(tuple(modules)).offer(x)
+
+    def hook(self, modules: Sequence[str]) -> Callable[..., None]:
+        """A forward pre-hook of torch, with named arguments: x is the first argument."""
+
+        def offer(_layer: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
+            self.offer(modules, arguments[0] if arguments else next(iter(named.values())))
+
+        return offer
 
     def _of(self, modules: tuple[str, ...]) -> _Reservoir:
         if modules not in self._reservoirs:

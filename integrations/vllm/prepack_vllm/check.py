@@ -20,7 +20,7 @@ import torch
 
 from prepack_vllm.bound_kernel import bind, read_parts
 from prepack_vllm.checks import check_folder
-from prepack_vllm.errors import CannotRunHere, PrepackError
+from prepack_vllm.errors import CannotRunHere, PrepackError, run_command
 from prepack_vllm.geometry import Geometry, geometry_of
 from prepack_vllm.integrity import is_damaged
 from prepack_vllm.kernels import forget_weights
@@ -207,14 +207,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="a packed folder")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
-    try:
-        return run(options.folder, options.json)
-    except PrepackError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 4
+    return run_command(lambda: run(options.folder, options.json))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,25 @@
 """Errors, each with the exit code that all of prepack uses for its kind."""
 
+import sys
+from collections.abc import Callable
+
+
+def first_line(error: Exception) -> str:
+    """What libraries say first; the rest is mostly advice."""
+    return (str(error).splitlines() or [""])[0]
+
+
+def run_command(command: Callable[[], int]) -> int:
+    """Its exit code, or that of the error, which is printed."""
+    try:
+        return command()
+    except PrepackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 4
+
 
 class PrepackError(ValueError):
     """`WHERE: WHAT (found …, expected …). HINT`, like the messages of the command line."""

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import torch
 
-from prepack_vllm.errors import CannotRunHere, PrepackError
+from prepack_vllm.errors import CannotRunHere, PrepackError, first_line
 from prepack_vllm.kernels import forget_weights
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of, module_parts
 from prepack_vllm.manifest import Manifest, PackedModule, read_manifest
@@ -88,8 +88,7 @@ class Session:
             return {"ok": False, "message": str(error)}
         # Ops fail with errors of many kinds; none may end the measurements of others.
         except Exception as error:
-            line = (str(error).splitlines() or [""])[0]
-            return {"ok": False, "message": f"{type(error).__name__}: {line}"}
+            return {"ok": False, "message": f"{type(error).__name__}: {first_line(error)}"}
 
     def _hello(self, question: Message) -> Message:
         if question["protocol"] != PROTOCOL:

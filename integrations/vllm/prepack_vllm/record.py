@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from prepack_vllm.activations import Recording, modules_of
-from prepack_vllm.errors import CannotRunHere, Malformed, PrepackError, Unsupported, UsageError
+from prepack_vllm.errors import (
+    CannotRunHere,
+    Malformed,
+    PrepackError,
+    Unsupported,
+    UsageError,
+    first_line,
+    run_command,
+)
 from prepack_vllm.strict_json import parse
 
 # Runs prompts of token numbers; returns what ran.
@@ -98,9 +106,8 @@ def _download(model: str, revision: str) -> tuple[Path, str]:
         folder = Path(snapshot_download(model, revision=revision or None))
     # Of many kinds, all of which say what is wrong.
     except Exception as error:
-        line = (str(error).splitlines() or [""])[0]
         raise PrepackError(
-            model, f"there is no such folder, and the Hub has no such model: {line}"
+            model, f"there is no such folder, and the Hub has no such model: {first_line(error)}"
         ) from error
     return folder, folder.name
 
@@ -243,24 +250,12 @@ def parse_options(arguments: list[str] | None) -> Options:
         "unquantized model",
     )
     parser.add_argument("--revision", default="", help="of MODEL on the Hub")
-    parser.add_argument(
-        "--rows",
-        type=_at_least_one,
-        default=Options.rows,
-        help="rows of x per module at most (default: %(default)s, all that verify uses)",
-    )
-    parser.add_argument(
-        "--expert-rows",
-        type=_at_least_one,
-        default=Options.expert_rows,
-        help="of an expert of a mixture (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--tokens",
-        type=_at_least_one,
-        default=Options.tokens,
-        help="of a prompt at most (default: %(default)s)",
-    )
+    for name, default, what in (
+        ("--rows", Options.rows, "rows of x per module at most (default: %(default)s, all that verify uses)"),
+        ("--expert-rows", Options.expert_rows, "of an expert of a mixture (default: %(default)s)"),
+        ("--tokens", Options.tokens, "of a prompt at most (default: %(default)s)"),
+    ):
+        parser.add_argument(name, type=_at_least_one, default=default, help=what)
     parser.add_argument(
         "--seed", type=int, default=Options.seed, help="of the choice of rows (default: %(default)s)"
     )
@@ -269,15 +264,12 @@ def parse_options(arguments: list[str] | None) -> Options:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse_options(arguments)
-    try:
+
+    def run() -> int:
         print(record(options))
-    except PrepackError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 4
-    return 0
+        return 0
+
+    return run_command(run)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """Runs prompts with Transformers for prepack_vllm.record."""
 
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from prepack_vllm.activations import ExpertNames, Recording
-from prepack_vllm.errors import CannotRunHere, Malformed
+from prepack_vllm.errors import CannotRunHere, Malformed, first_line
 
 # Parameters that hold a projection of all experts of a layer, [E, N, K].
 _STACKS = {"gate_up_proj": "gate_up", "down_proj": "down"}
@@ -14,14 +13,7 @@ def hook_modules(model: Any, recording: Recording) -> None:
     """Every module of a wanted name offers its x."""
     for name, module in model.named_modules():
         if name in recording.wanted:
-            module.register_forward_pre_hook(_offer_of(name, recording), with_kwargs=True)
-
-
-def _offer_of(name: str, recording: Recording) -> Callable[..., None]:
-    def offer(_module: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        recording.offer([name], arguments[0] if arguments else next(iter(named.values())))
-
-    return offer
+            module.register_forward_pre_hook(recording.hook([name]), with_kwargs=True)
 
 
 def stacked_weights(model: Any, names: ExpertNames) -> dict[int, list[str]]:
@@ -65,10 +57,9 @@ def _load(folder: str) -> Any:
             folder, dtype="auto", experts_implementation="eager", output_loading_info=True
         )
     except (ImportError, RuntimeError, ValueError) as error:
-        line = (str(error).splitlines() or [""])[0].rstrip(".")
         raise CannotRunHere(
             folder,
-            f"Transformers cannot load the checkpoint: {line}",
+            f"Transformers cannot load the checkpoint: {first_line(error).rstrip('.')}",
             hint="Record from the unquantized model, with --for CHECKPOINT",
         ) from error
     # Transformers gives random numbers to weights that it does not find.

@@ -1,12 +1,12 @@
 """Runs prompts with vLLM for prepack_vllm.record."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prepack_vllm.activations import ExpertNames, Recording
-from prepack_vllm.errors import CannotRunHere, PrepackError
+from prepack_vllm.errors import CannotRunHere, PrepackError, first_line
 from prepack_vllm.layer_names import LayerNames
 
 _EXPERTS = ".routed_experts"
@@ -36,14 +36,7 @@ def hook_model(model: Any, recording: Recording) -> None:
         modules = [names.modules.get(one) for one in names.of_layer(path, mapping)]
         modules = [one for one in modules if one is not None]
         if modules:
-            _hook_layer(layer, modules, recording)
-
-
-def _hook_layer(layer: Any, modules: list[str], recording: Recording) -> None:
-    def offer(_layer: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> None:
-        recording.offer(modules, arguments[0] if arguments else next(iter(named.values())))
-
-    layer.register_forward_pre_hook(offer, with_kwargs=True)
+            layer.register_forward_pre_hook(recording.hook(modules), with_kwargs=True)
 
 
 def _hook_experts(layer: Any, path: str, names: ExpertNames, recording: Recording) -> None:
@@ -82,7 +75,7 @@ def run(folder: str, prompts: list[list[int]], recording: Recording) -> str:
         raise
     # vLLM says with errors of many kinds what it cannot run, of ops that it lacks only here.
     except Exception as error:
-        line = (str(error).splitlines() or [""])[0].rstrip(".")
+        line = first_line(error).rstrip(".")
         raise CannotRunHere(
             folder,
             f"vLLM cannot run the model here: {type(error).__name__}: {line}",

@@ -83,11 +83,12 @@ DataCheck::DataCheck(const Checkpoint& checkpoint, const QuantizedModel& model,
 DataCheck::~DataCheck() = default;
 
 MemoryNeed DataCheck::Need() const {
+  constexpr uint64_t kOfStripe = sizeof(Stripe) + kMostCounts;
   // Results of a module's stripes live until all of them are there, which are those of a few
   // modules for each thread.
   MemoryNeed need{.shared = model_.modules.size() * (sizeof(ModuleCheck) + kMostCounts) +
-                            MostStripes() * (sizeof(Stripe) + kMostCounts),
-                  .per_thread = kPlainMemory + sizeof(Stripe)};
+                            MostStripes() * kOfStripe,
+                  .per_thread = kPlainMemory + kOfStripe};
   for (const auto& linear : model_.modules) {
     // One row in eight is kept, as a hash of eight bytes, in lists that grow by doubling.
     need.shared += 2 * linear->n();

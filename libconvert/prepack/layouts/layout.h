@@ -252,6 +252,8 @@ struct Runs {
   uint64_t count = 1;
   uint64_t stride = 0;  // 0 when count == 1
 
+  // Do all runs touch?
+  bool IsOnePiece() const { return count == 1 || stride == bytes; }
   friend bool operator==(const Runs&, const Runs&) = default;
 };
 
@@ -324,9 +326,9 @@ struct WeightSumRow {
 template <typename Visit>
 Status ForPieces(const Placement& placement, Visit visit) {
   for (const Runs& runs : placement) {
-    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
-    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
-    for (uint64_t run = 0; run < (dense ? 1 : runs.count); ++run) {
+    const bool whole = runs.IsOnePiece();
+    const uint64_t bytes = whole ? runs.bytes * runs.count : runs.bytes;
+    for (uint64_t run = 0; run < (whole ? 1 : runs.count); ++run) {
       PREPACK_TRY(visit(runs.offset + run * runs.stride, bytes));
     }
   }
@@ -355,8 +357,8 @@ struct Layout {
   CpuFeatures needs = {};
   CpuFeatures wants = {};
   CpuFeatures excludes = {};
-  bool reference_without_wants =
-      false;                          // then its library has only a slow reference implementation
+  // Has its library only a slow reference implementation without what it wants?
+  bool reference_without_wants = false;
   std::string_view address = {};      // the closed form of weight_bit, for people
   std::string_view notes = {};        // what else a user must know; may be empty
   std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h

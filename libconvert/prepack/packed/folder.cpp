@@ -89,8 +89,7 @@ Status PackedFolder::VisitPiece(const TensorRecord& tensor, uint64_t offset, uin
 
 Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
                            VisitThreads threads) const {
-  const File* file = FindFile(tensor.file);
-  if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
+  PREPACK_TRY_ASSIGN(const File* file, FileOf(tensor, 0, tensor.bytes()));
   return file->VisitAt(tensor.offset, tensor.bytes(), work, threads);
 }
 
@@ -265,15 +264,9 @@ Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const 
 Status PackedModule::VisitTile(const PanelRange& tile, PageBuffer& packed,
                                FunctionRef<void(std::span<const std::byte> bytes)> work) const {
   const Placement placement = layout_->place_weight(request_, tile);
-  const uint64_t bytes = PlacedBytes(placement);
-  size_t pieces = 0;
-  uint64_t start = 0;
-  PREPACK_TRY(ForPieces(placement, [&](uint64_t offset, uint64_t) -> Status {
-    if (pieces++ == 0) start = offset;
-    return {};
-  }));
-  if (pieces == 1) {
-    return folder_->VisitPiece(parts_.at(PartRole::kWeight), start, bytes,
+  if (placement.size() == 1 && placement.front().IsOnePiece()) {
+    const uint64_t bytes = PlacedBytes(placement);
+    return folder_->VisitPiece(parts_.at(PartRole::kWeight), placement.front().offset, bytes,
                                [&](const std::byte* mapped) {
                                  work({mapped, bytes});
                                });

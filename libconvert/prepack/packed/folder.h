@@ -42,6 +42,8 @@ class PackedFolder {
   const File* FindFile(const std::string& name) const;
   // Fills `out` from byte `offset` of the tensor.
   Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
+  // The file that holds these bytes of the tensor.
+  Result<const File*> FileOf(const TensorRecord& tensor, uint64_t offset, uint64_t bytes) const;
   // Calls `work` with the bytes of the tensor, mapped into memory; see File::VisitAt.
   Status Visit(const TensorRecord& tensor, const ByteVisitor& work, VisitThreads threads) const;
   // The same for `bytes` of it from `offset` on.
@@ -51,8 +53,6 @@ class PackedFolder {
  private:
   PackedFolder() = default;
   Status OpenFiles();
-  // The file that holds these bytes of the tensor.
-  Result<const File*> FileOf(const TensorRecord& tensor, uint64_t offset, uint64_t bytes) const;
 
   std::filesystem::path path_;
   Manifest manifest_;

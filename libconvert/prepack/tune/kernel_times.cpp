@@ -29,7 +29,7 @@ std::vector<std::pair<uint64_t, uint64_t>> RowsOfExperts(uint64_t tokens, uint64
   std::vector<std::pair<uint64_t, uint64_t>> spread;
   if (active == 0) return spread;
   const uint64_t with_more = rows % active;
-  if (with_more != active) spread.emplace_back(rows / active, active - with_more);
+  spread.emplace_back(rows / active, active - with_more);
   if (with_more != 0) spread.emplace_back(rows / active + 1, with_more);
   return spread;
 }

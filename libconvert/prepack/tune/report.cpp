@@ -65,10 +65,10 @@ double TunedKind::ReadShare(uint64_t tokens) const {
   double all = 0;
   for (const TunedShape& shape : shapes) {
     const auto units = static_cast<double>(shape.units);
-    const bool some = shape.experts != 0 && tokens * shape.top_k < shape.experts;
-    const double share =
-        some ? static_cast<double>(tokens * shape.top_k) / static_cast<double>(shape.experts) : 1;
-    read += units * share;
+    const double share = shape.experts == 0 ? 1
+                                            : static_cast<double>(tokens * shape.top_k) /
+                                                  static_cast<double>(shape.experts);
+    read += units * std::min(1.0, share);
     all += units;
   }
   return read / all;

@@ -127,10 +127,7 @@ class FileCheck {
 
 // In a mapping: the other levels read the bytes next, where they then lie.
 Result<Hash128> HashTensorRecord(const PackedFolder& folder, const TensorRecord& tensor) {
-  const File* file = folder.FindFile(tensor.file);
-  if (file == nullptr) {
-    return Malformed((folder.path() / tensor.file).string(), "the file is missing");
-  }
+  PREPACK_TRY_ASSIGN(const File* file, folder.FileOf(tensor, 0, tensor.bytes()));
   return StreamedHash().Finish({*file, tensor.offset, tensor.offset + tensor.bytes()});
 }
 

@@ -245,6 +245,33 @@ class RealCheckpoints(harness.ToolTest):
             *("plan", source, "-t", "vllm-cpu", "--scheme", "w4a9"),
         )
 
+    def test_weights_become_bf16_on_demand(self):
+        source = CHECKPOINTS / "ct-w4a16-g32-asym"
+        args = (source, "-o", self.scratch / "mixed", "-t", "vllm-cpu", "--scheme", "mlp=bf16")
+        said = self.run_ok("convert", *args).stdout
+        self.assertIn("3 × plain/bf16\n      4 × vllm-cpu/wna16\n", said)
+        self.assertIn("down_proj and 2 more dequantized: --scheme asks for bf16\n", said)
+        manifest = self.checked_json((self.scratch / "mixed/prepack.json").read_text(), "manifest")
+        names = [f"model.layers.0.mlp.{name}_proj" for name in ("down", "gate", "up")]
+        self.assertEqual(manifest["dequantized"], dict.fromkeys(names, "--scheme asks for bf16"))
+        mixed = harness.read_tensors(self.scratch / "mixed")
+        plain = harness.read_tensors(self.convert(source, "bf16"))
+        for name in names:
+            self.assertEqual(mixed[f"{name}.weight"], plain[f"{name}.weight"])
+        self.run_ok("verify", self.scratch / "mixed", "--source", source)
+        strict = self.run_tool("verify", self.scratch / "mixed", "--source", source, "--strict")
+        self.assertEqual(strict.returncode, 1)
+        self.assertIn("its weights were dequantized", strict.stdout)
+        # Also where a layout for bf16 exists that not every CPU reads.
+        whole = self.convert(source, "vllm-cpu", "--scheme", "bf16", "--fuse", name="whole")
+        modules = self.checked_json((whole / "prepack.json").read_text(), "manifest")["modules"]
+        self.assertEqual({module["layout"] for module in modules.values()}, {"plain/bf16"})
+        self.assertIn("model.layers.0.mlp.gate_up_proj", modules)
+        self.assert_fails(
+            2, ["--scheme lm_head=bf16", "matches no module", "(expected a pattern that matches modules)"],
+            *("plan", source, "-t", "vllm-cpu", "--scheme", "lm_head=bf16"),
+        )
+
     def test_fallback(self):
         source = CHECKPOINTS / "ar-w4-sym-mixed"
         out = self.convert(source, "vllm-cpu", "--fallback", "dequantize")

@@ -221,7 +221,7 @@ class Fuse(harness.ToolTest):
         args = ("-o", out, "-t", "vllm-cpu", "--fuse", "--json", "--scheme", "q_proj=w4a8")
         result = self.run_ok("convert", CHECKPOINTS / "ct-w4a16-g128-sym", *args)
         report = self.checked_json(result.stdout, "convert")
-        why = "--scheme gives them different activations"
+        why = "--scheme gives them different arithmetic"
         self.assertEqual(report["apart"], {f"{LAYER}.self_attn.qkv_proj": why})
         self.run_ok("verify", out, "--source", CHECKPOINTS / "ct-w4a16-g128-sym")
         whole = self.convert(

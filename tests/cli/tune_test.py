@@ -48,7 +48,7 @@ class Tune(harness.ToolTest):
         self.assertEqual(len(report["kinds"]), 7)
         for kind in report["kinds"]:
             layouts = [candidate["layouts"] for candidate in kind["candidates"]]
-            self.assertEqual(layouts, [["onednn/w4a16"], ["onednn/w4a8"]])
+            self.assertEqual(layouts, [["onednn/w4a16"], ["onednn/w4a8"], ["plain/bf16"]])
             for candidate in kind["candidates"]:
                 self.assertGreater(candidate["steps"][0]["time"]["seconds"], 0)
                 self.assertGreater(candidate["sqnr_db"], 35)
@@ -56,7 +56,7 @@ class Tune(harness.ToolTest):
             times = [candidate["steps"][0]["time"]["seconds"] for candidate in kind["candidates"]]
             self.assertEqual(kind["candidates"][times.index(min(times))]["chosen"], True)
         self.assertEqual(len(self.chosen(report)), 7)
-        self.assertEqual({total["label"] for total in report["totals"]}, {"w4a16", "w4a8"})
+        self.assertEqual({total["label"] for total in report["totals"]}, {"w4a16", "w4a8", "bf16"})
 
     @needs_onednn
     def test_convert_takes_what_was_chosen(self):
@@ -86,7 +86,7 @@ class Tune(harness.ToolTest):
         self.assertEqual(report["why_no_choice"], "no choice of what was measured reaches 150 dB")
         self.assertFalse(tuned.exists())
         self.assertIn("no choice of what was measured reaches 150 dB", page.read_text())
-        self.assertEqual(page.read_text().count("<circle"), 14 + 2)  # candidates, and the legend
+        self.assertEqual(page.read_text().count("<circle"), 21 + 2)  # candidates, and the legend
         quiet = self.run_tool("tune", *args, "--time", "0.1", "-q")
         self.assertEqual(quiet.returncode, 1)
         self.assertIn("no choice of what was measured reaches 150 dB", quiet.stderr)
@@ -127,7 +127,7 @@ class Tune(harness.ToolTest):
         self.assertRegex(text, r"(?m)^all linear layers +size +dB +tokens/s, batch 1 +GB/s, batch 1")
         self.assertRegex(text, r"(?m)^onednn w4a16 .* dB|onednn w4a16 +[\d.]+ MB")
         self.assertRegex(text, r"(?m)^model\.layers\.#\.mlp\.down_proj +1 × 384x1536 +onednn/w4a16 ")
-        self.assertRegex(text, r"(?m)^recommended for latency: onednn w4a")
+        self.assertRegex(text, r"(?m)^recommended for latency: onednn (w4a|bf16)")
         self.assertIn(f"prepack convert {SOURCE} -o packed --target onednn --scheme @{tuned}", text)
 
     def test_options_that_mean_nothing_are_refused(self):

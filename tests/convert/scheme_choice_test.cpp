@@ -39,7 +39,7 @@ TEST_CASE("a scheme option that cannot be read is a usage error") {
   CHECK(unknown.kind() == ErrorKind::kUsage);
   CHECK(unknown.ToString() ==
         "--scheme: unknown scheme (found w4a9, expected "
-        "[PATTERN=]auto|w4a16|w4a8|w8a8|w8a16). Did you mean w4a8?");
+        "[PATTERN=]auto|w4a16|w4a8|w8a8|w8a16|bf16). Did you mean w4a8?");
   CHECK(ParseSchemeChoice("=w4a8").status().kind() == ErrorKind::kUsage);
   const std::vector<SchemeChoice> choices = {{.pattern = "(", .scheme = WantedScheme::kW4A8}};
   const Status pattern = SchemeChooser::Make(choices, *FindTarget("onednn")).status();
@@ -57,6 +57,8 @@ TEST_CASE("a scheme says what activations are for weights of its width only") {
   CHECK_FALSE(ActivationsFor(four, WantedScheme::kW8A8));
   CHECK_FALSE(ActivationsFor(four, WantedScheme::kW8A16));
   CHECK_FALSE(ActivationsFor({.code = CodeType::kU4, .bits = 3}, WantedScheme::kW4A16));
+  CHECK(ActivationsFor({.code = CodeType::kU4, .bits = 3}, WantedScheme::kBF16) ==
+        ActivationScheme{});
 
   Scheme eight = {.code = CodeType::kS8, .bits = 8};
   CHECK(ActivationsFor(eight, WantedScheme::kW8A8)->dynamic);
@@ -77,9 +79,10 @@ TEST_CASE("experts of four bits get what the runtime's op for them computes with
                           std::string_view module, const Scheme& weights) {
     Result<SchemeChooser> chooser = SchemeChooser::Make(choices, *FindTarget(target));
     REQUIRE(chooser.ok());
-    const Result<ActivationScheme> activations = chooser->ActivationsOf(module, weights);
-    REQUIRE(activations.ok());
-    return activations->type == ActivationType::kNone ? 16U : activations->bits;
+    const Result<Arithmetic> arithmetic = chooser->ArithmeticOf(module, weights);
+    REQUIRE(arithmetic.ok());
+    return arithmetic->activations.type == ActivationType::kNone ? 16U
+                                                                 : arithmetic->activations.bits;
   };
   const std::string expert = "model.layers.0.mlp.experts.3.up_proj";
   for (const char* target : {"vllm-cpu", "zentorch"}) {
@@ -100,9 +103,10 @@ TEST_CASE("the last option that fits decides") {
   Result<SchemeChooser> chooser = SchemeChooser::Make(choices, *FindTarget("onednn"));
   REQUIRE(chooser.ok());
   const auto bits_of = [&](std::string_view module) {
-    const Result<ActivationScheme> activations = chooser->ActivationsOf(module, FourBits());
-    REQUIRE(activations.ok());
-    return activations->type == ActivationType::kNone ? 16U : activations->bits;
+    const Result<Arithmetic> arithmetic = chooser->ArithmeticOf(module, FourBits());
+    REQUIRE(arithmetic.ok());
+    return arithmetic->activations.type == ActivationType::kNone ? 16U
+                                                                 : arithmetic->activations.bits;
   };
   CHECK(bits_of("model.layers.0.mlp.up_proj") == 8);
   CHECK(bits_of("model.layers.0.self_attn.q_proj") == 16);
@@ -113,6 +117,24 @@ TEST_CASE("the last option that fits decides") {
         "--scheme k_proj=w8a8: matches no module of the checkpoint (expected a pattern that "
         "matches modules with weights of 8 bits). `prepack inspect` lists the modules and their "
         "schemes");
+}
+
+TEST_CASE("bf16 is for weights of any width, until another option decides") {
+  const std::vector<SchemeChoice> choices = {Parse("bf16"), Parse("attn=w4a8"), Parse("lm=bf16")};
+  Result<SchemeChooser> chooser = SchemeChooser::Make(choices, *FindTarget("onednn"));
+  REQUIRE(chooser.ok());
+  Scheme eight = {.code = CodeType::kS8, .bits = 8};
+  eight.activations = StaticInt8();
+  const Arithmetic bf16{.activations = {}, .in_bf16 = true};
+  CHECK(*chooser->ArithmeticOf("mlp.up_proj", FourBits()) == bf16);
+  CHECK(*chooser->ArithmeticOf("mlp.up_proj", eight) == bf16);
+  CHECK(*chooser->ArithmeticOf("attn.k_proj", eight) == bf16);  // w4a8 is not for eight bits
+  const Arithmetic four = *chooser->ArithmeticOf("attn.k_proj", FourBits());
+  CHECK_FALSE(four.in_bf16);
+  CHECK(four.activations.bits == 8);
+  CHECK(chooser->CheckAllWereUsed().ToString() ==
+        "--scheme lm=bf16: matches no module of the checkpoint (expected a pattern that matches "
+        "modules). `prepack inspect` lists the modules and their schemes");
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ TEST_CASE("a bar on the noise buys the fast option where it saves most") {
   CHECK(report.choice->total.candidates == Choice{0, 1});
   CHECK(report.choice->reason ==
         "onednn w4a16+w4a8 is the fastest at the smallest batch of what was measured and reaches "
-        "43 dB: 71.4 tokens/s at batch 1, 43.6 dB; onednn w4a8 takes 0.93 of its time at 41.0 dB");
+        "43 dB: 190 B, 71.4 tokens/s at batch 1, 43.6 dB; onednn w4a8 takes 0.93 of its time and "
+        "210 B at 41.0 dB");
   CHECK(report.choice->certain);
 }
 

@@ -50,7 +50,7 @@ TEST_CASE("every layout of the target is a candidate for every kind, with all fi
   CHECK(report.left_out.empty());
   for (const TunedKind& kind : report.kinds) {
     CAPTURE(kind.role);
-    REQUIRE(kind.candidates.size() == 2);
+    REQUIRE(kind.candidates.size() == 3);
     const TuneCandidate& wide = kind.candidates[0];
     const TuneCandidate& narrow = kind.candidates[1];
     CHECK(wide.scheme == "w4a16");
@@ -65,6 +65,13 @@ TEST_CASE("every layout of the target is a candidate for every kind, with all fi
     CHECK(*narrow.sqnr_db == Approx(42.5).margin(1));
     CHECK(*wide.worst_db <= *wide.sqnr_db);
     CHECK(wide.bytes > 0);
+    const TuneCandidate& plain = kind.candidates[2];
+    CHECK(plain.scheme == "bf16");
+    CHECK_FALSE(plain.as_stored);
+    CHECK(plain.layouts == std::vector<std::string>{"plain/bf16"});
+    CHECK(*plain.sqnr_db == Approx(51.3).margin(0.5));
+    CHECK(plain.bytes > 3 * wide.bytes);
+    CHECK_FALSE(plain.StepOf(1)->timing.has_value());
   }
   REQUIRE(report.choice.has_value());
   CHECK(report.choice->total.label == "w4a8");
@@ -75,8 +82,8 @@ TEST_CASE("every layout of the target is a candidate for every kind, with all fi
 TEST_CASE("a shape that several kinds have is measured once") {
   SaidRuntime runtime({{"onednn/w4a16", 2e-3}, {"onednn/w4a8", 1e-3}});
   RequireOk(TuneWith(runtime, TuneFixture("ct-w4a16-g128-sym")).status());
-  // 384x1536; 1536x384 twice; 384x384 twice; 128x384 twice; by two layouts and two batches.
-  CHECK(runtime.prepared.size() == 4 * 2 * 2);
+  // 384x1536; 1536x384 twice; 384x384 twice; 128x384 twice; by three layouts and two batches.
+  CHECK(runtime.prepared.size() == 4 * 3 * 2);
   using Prepared = decltype(runtime.prepared)::value_type;
   for (const Prepared& one : runtime.prepared) CHECK(runtime.prepared.count(one) == 1);
 }
@@ -114,7 +121,7 @@ TEST_CASE("a kernel that the CPU cannot run is not run") {
   machine.features = {CpuFeature::kAvx2};
   Progress progress;
   const TuneReport report = Value(TuneOn(machine, options, progress));
-  CHECK(runtime.prepared.empty());
+  for (const auto& prepared : runtime.prepared) CHECK(std::get<0>(prepared) == "plain/bf16");
   CHECK(report.kinds[0].candidates[0].StepOf(1)->why_not == "its kernel needs AVX-512 (this CPU)");
   CHECK_FALSE(report.choice.has_value());
   CHECK(Value(TuneWith(runtime, options)).choice->total.label == "w4a8");
@@ -162,14 +169,14 @@ TEST_CASE("a runtime that fuses is measured with what it fuses, another module b
   CHECK_FALSE(vllm.prepared.contains(Prepared{"vllm-cpu/wna16", 1536, 384, 1}));
   CHECK(onednn.prepared.count(Prepared{"onednn/w4a16", 1536, 384, 1}) == 1);
   const TunedKind& qkv = KindOf(report, "qkv_proj");
-  REQUIRE(qkv.candidates.size() == 4);
+  REQUIRE(qkv.candidates.size() == 6);
   CHECK(qkv.candidates[0].target == "vllm-cpu");
   CHECK(qkv.candidates[0].StepOf(1)->timing->seconds == Approx(3e-3));
   CHECK(qkv.candidates[0].sample.size() == 1);
-  CHECK(qkv.candidates[2].layouts == std::vector<std::string>{"onednn/w4a16"});
-  CHECK(qkv.candidates[2].StepOf(1)->timing->seconds == Approx(3 * 2e-3));
-  CHECK(qkv.candidates[2].sample.size() == 3);
-  CHECK(*qkv.candidates[2].sqnr_db > 50);
+  CHECK(qkv.candidates[3].layouts == std::vector<std::string>{"onednn/w4a16"});
+  CHECK(qkv.candidates[3].StepOf(1)->timing->seconds == Approx(3 * 2e-3));
+  CHECK(qkv.candidates[3].sample.size() == 3);
+  CHECK(*qkv.candidates[3].sqnr_db > 50);
   // 4 products of 3 ms against 7 of 2 ms.
   CHECK(report.choice->total.target == "vllm-cpu");
   CHECK(report.choice->total.StepOf(1)->timing->seconds == Approx(12e-3));
@@ -196,13 +203,16 @@ TEST_CASE("experts run in one op, or one by one with their share of the tokens")
   using Mixture = std::tuple<std::string, uint64_t, uint64_t, uint64_t>;
   CHECK(vllm.mixtures == std::multiset<Mixture>{{"model.layers.0.mlp.experts", 3, 2, 1},
                                                 {"model.layers.0.mlp.experts", 3, 2, 8}});
-  REQUIRE(kind.candidates.size() == 2);
+  REQUIRE(kind.candidates.size() == 3);
   // Two layers.
   CHECK(kind.candidates[0].StepOf(1)->timing->seconds == Approx(2 * 10 * 3e-3));
   CHECK(*kind.candidates[0].sqnr_db > 35);
   // A token goes through 2 experts of 3 modules; 8 tokens give 5 or 6 rows to each of 3 experts.
   CHECK(kind.candidates[1].StepOf(1)->timing->seconds == Approx(2 * 2 * 3 * 2e-3));
   CHECK(kind.candidates[1].StepOf(8)->timing->seconds == Approx(2 * 3 * (5 + 5 + 6) * 2e-3));
+  // vLLM's ops for experts read no such layout of this plug-in; oneDNN multiplies one by one.
+  CHECK(kind.candidates[2].target == "onednn");
+  CHECK(kind.candidates[2].scheme == "bf16");
   CHECK(kind.ReadShare(1) == Approx(2.0 / 3));
   CHECK(kind.ReadShare(8) == 1);
 }
@@ -237,17 +247,18 @@ TEST_CASE("of mixed widths each kind gets the schemes for its weights") {
   TuneOptions options = TuneFixture("ct-mixed");
   const TuneReport report = Value(TuneWith(runtime, options));
   const TunedKind& eight = KindOf(report, "k_proj");
-  REQUIRE(eight.candidates.size() == 1);
+  REQUIRE(eight.candidates.size() == 2);
   CHECK(eight.candidates[0].scheme == "w8a8");
+  CHECK(eight.candidates[1].scheme == "bf16");
   REQUIRE_FALSE(eight.rejections.empty());
   CHECK(eight.rejections[0].scheme == "w8a16");
-  CHECK(KindOf(report, "down_proj").candidates.size() == 2);
+  CHECK(KindOf(report, "down_proj").candidates.size() == 3);
   // With bf16 for what no layout takes.
   options.fallback = Fallback::kDequantize;
   SaidRuntime with_plain({{"onednn/w4a16", 2e-3}, {"onednn/w4a8", 1e-3}, {"plain/bf16", 5e-4}});
   const TuneReport plain = Value(TuneWith(with_plain, options));
   CHECK(KindOf(plain, "k_proj").candidates[0].layouts == std::vector<std::string>{"plain/bf16"});
-  CHECK(plain.choice->total.label == "w4a8+w8a16");
+  CHECK(plain.choice->total.label == "bf16+w8a16");
 }
 
 TEST_CASE("recorded activations decide the accuracy where there are any") {
@@ -315,8 +326,35 @@ TEST_CASE("what cannot be tuned is refused") {
   options = TuneFixture("ct-w4a16-g128-sym");
   options.layers = 0;
   CheckError(TuneWith(runtime, options).status(), ErrorKind::kUsage, "--layers");
-  CheckError(TuneWith(runtime, TuneFixture("ar-w3-sym")).status(), ErrorKind::kUnsupported,
-             "no layout takes it: the codes have 3 bits");
+  TuneMachine small = MachineWith(runtime);
+  small.memory_bytes = 1;
+  CheckError(TuneOn(small, TuneFixture("ar-w3-sym"), progress).status(), ErrorKind::kUnsupported,
+             "no layout takes it: in bf16 the model takes 5.1 MB, and this machine has 1 B of "
+             "memory; the codes have 3 bits");
+}
+
+TEST_CASE("bf16 is a candidate where the model fits into memory so") {
+  SaidRuntime runtime({{"plain/bf16", 1e-3}});
+  // No layout takes codes of 3 bits.
+  const TuneReport report = Value(TuneWith(runtime, TuneFixture("ar-w3-sym")));
+  REQUIRE(report.choice.has_value());
+  CHECK(report.choice->total.label == "bf16");
+  CHECK(LayoutsText(report.kinds[0].candidates[0]) == "plain/bf16 (onednn)");
+
+  SaidRuntime others({{"onednn/w4a16", 2e-3}, {"onednn/w4a8", 3e-3}, {"plain/bf16", 1e-3}});
+  const TuneOptions options = TuneFixture("ct-w4a16-g128-sym");
+  TuneMachine machine = MachineWith(others);
+  machine.memory_bytes = uint64_t{1} << 40;
+  Progress progress;
+  CHECK(Value(TuneOn(machine, options, progress)).choice->total.label == "bf16");
+  machine.memory_bytes = 4'000'000;
+  const TuneReport small = Value(TuneOn(machine, options, progress));
+  CHECK(small.choice->total.label == "w4a16");
+  const auto& rejections = small.kinds[0].rejections;
+  REQUIRE(rejections.size() == 1);
+  CHECK(rejections[0].scheme == "bf16");
+  CHECK(rejections[0].why ==
+        "in bf16 the model takes 4.7 MB, and this machine has 4.0 MB of memory");
 }
 
 size_t ScratchFoldersIn(const std::filesystem::path& folder) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command.h"
@@ -38,6 +40,30 @@ struct ConvertCommand {
   bool verify = false;
 };
 
+// A line for each reason.
+std::string ReasonsText(const std::map<std::string, std::string>& reasons, std::string_view what) {
+  struct Modules {
+    std::string first;
+    size_t count = 0;
+  };
+  std::map<std::string_view, Modules> by_reason;
+  std::vector<std::string_view> order;
+  for (const auto& [module, why] : reasons) {
+    Modules& modules = by_reason[why];
+    if (modules.count++ != 0) continue;
+    modules.first = module;
+    order.push_back(why);
+  }
+  std::string text;
+  for (const std::string_view why : order) {
+    const Modules& modules = by_reason[why];
+    text += fmt::format("  {}{} {}: {}\n", Printable(modules.first),
+                        modules.count == 1 ? "" : fmt::format(" and {} more", modules.count - 1),
+                        what, why);
+  }
+  return text;
+}
+
 std::string ConvertText(const ConvertReport& report) {
   const std::string output = report.output.string();
   if (report.was_done) {
@@ -61,15 +87,10 @@ std::string ConvertText(const ConvertReport& report) {
     text += fmt::format("  {:>5} of them made of several modules\n", report.fused_modules);
   }
   text += ApartText(report.apart);
-  for (const auto& [module, why] : report.kept) {
-    text += fmt::format("  {} kept as stored: {}\n", Printable(module), why);
-  }
+  text += ReasonsText(report.kept, "kept as stored");
   const Target* target = FindTarget(report.target);
   const bool all_are = target != nullptr && target->HoldsNoCodes();
-  for (const auto& [module, why] : report.dequantized) {
-    if (all_are) break;  // as the target is
-    text += fmt::format("  {} dequantized: {}\n", Printable(module), why);
-  }
+  if (!all_are) text += ReasonsText(report.dequantized, "dequantized");
   if (report.rounded_scales != 0) {
     text += fmt::format("  {} scale{} rounded to the dtype that the kernel reads\n",
                         report.rounded_scales, report.rounded_scales == 1 ? " was" : "s were");

@@ -120,7 +120,7 @@ std::string KindsText(const TuneReport& report) {
       const TuneCandidate& candidate = kind.candidates[j];
       std::vector<std::string> cells = {j == 0 ? Printable(kind.role) : "",
                                         j == 0 ? ShapesCell(kind) : "",
-                                        fmt::format("{}", fmt::join(candidate.layouts, ", ")),
+                                        LayoutsText(candidate),
                                         HumanBytes(candidate.bytes),
                                         DecibelCell(candidate.sqnr_db),
                                         DecibelCell(candidate.worst_db)};
@@ -156,11 +156,10 @@ std::string ReasonsText(const TuneReport& report) {
     for (const TuneCandidate& candidate : kind.candidates) {
       for (const TuneStep& step : candidate.steps) {
         if (step.timing) continue;
-        AddOnce(unmeasured[step.why_not], fmt::format("{}", fmt::join(candidate.layouts, ", ")));
+        AddOnce(unmeasured[step.why_not], LayoutsText(candidate));
       }
       if (!candidate.why_no_sqnr.empty()) {
-        AddOnce(unmeasured[candidate.why_no_sqnr],
-                fmt::format("dB of {}", fmt::join(candidate.layouts, ", ")));
+        AddOnce(unmeasured[candidate.why_no_sqnr], "dB of " + LayoutsText(candidate));
       }
     }
     for (const TuneRejection& one : kind.rejections) {

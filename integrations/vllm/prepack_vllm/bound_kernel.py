@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 
 import torch
 from safetensors import SafetensorError, safe_open
+from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from prepack_vllm.errors import Malformed
 from prepack_vllm.geometry import Geometry
+from prepack_vllm.kernels import PlainBf16, PlainBf16Conv1d
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of
 from prepack_vllm.manifest import Manifest, PackedModule
 
@@ -26,6 +28,15 @@ def read_parts(manifest: Manifest, module: PackedModule) -> dict[str, torch.Tens
     return parts
 
 
+def _as_vllm_runs_it(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    """vLLM loads such weights itself, and packs them for an op that it chooses."""
+    layer = torch.nn.Module()
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    layer.bias = None if bias is None else torch.nn.Parameter(bias, requires_grad=False)
+    dispatch_cpu_unquantized_gemm(layer, remove_weight=True)
+    return lambda x: layer.cpu_linear(x, layer.weight, layer.bias)
+
+
 def bind(module: PackedModule, geometry: Geometry, parts: Mapping[str, torch.Tensor]) -> Product:
     """x · Wᵀ + bias as the model's layer computes it. x is in the order of the model's channels."""
     layout = layout_of(module)
@@ -33,10 +44,16 @@ def bind(module: PackedModule, geometry: Geometry, parts: Mapping[str, torch.Ten
     shaped = dict(parts)
     for part in layout.parts_of(geometry):
         shaped[part.name] = parts[part.name].reshape(part.shape)
+    bias = parts.get("bias")
+    if layout.kernel is PlainBf16:
+        return _as_vllm_runs_it(shaped["weight"], None if bias is None else bias.to(dtype))
+    if layout.kernel is PlainBf16Conv1d:
+        return _as_vllm_runs_it(
+            shaped["weight"].t().contiguous(), None if bias is None else bias.to(dtype)
+        )
     # As vLLM loads a model: what a kernel makes without naming a dtype gets this one.
     with set_default_torch_dtype(dtype):
         kernel = layout.kernel(geometry, shaped)
-    bias = parts.get("bias")
     if bias is not None:
         bias = bias.to(torch.float32 if kernel.f32_bias else dtype)
     order = parts.get("input_order")

@@ -70,8 +70,9 @@ Eligibility HasStacksForClass(const Plan& plan, const Layout& layout, const Pack
 void AskLayouts(const Plan& plan, LayoutChoice& choice) {
   for (const Layout* layout : plan.layouts) {
     if (!layout->offered) continue;
-    const bool for_floats = layout->for_dequantized;
-    if (for_floats != choice.dequantizes) continue;
+    if (layout->for_dequantized != choice.dequantizes) continue;
+    // What is asked for is what any runtime loads, on any CPU, and packs itself where that helps.
+    if (choice.bf16_was_asked && layout->target != kAnyTarget) continue;
     Eligibility verdict = layout->Takes(choice.request);
     if (verdict.ok && layout->checkpoint) verdict = GoesWithModel(plan, choice.request);
     if (verdict.ok) verdict = HasStacksForClass(plan, *layout, choice.request);
@@ -124,8 +125,9 @@ Result<LayoutChoice> ChooseLayout(const QuantizedLinear& linear, const PackReque
   choice.asked = asked;
   choice.stored_activations = linear.scheme().activations;
   choice.request = asked;
-  // Weights of a packed folder that are bf16 already.
-  choice.dequantizes = linear.scheme().code == CodeType::kBF16;
+  // Asked for, or weights of a packed folder that are bf16 already.
+  choice.dequantizes = asked.scheme.code == CodeType::kBF16;
+  choice.bf16_was_asked = choice.dequantizes && linear.scheme().code != CodeType::kBF16;
   AskLayouts(plan, choice);
   const bool may_dequantize = options.fallback == Fallback::kDequantize && !choice.dequantizes;
   if (choice.chosen == nullptr && may_dequantize) Dequantize(plan, linear, choice);

@@ -10,6 +10,7 @@
 #include "prepack/container/model_config.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
+#include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 #include "prepack/packed/small_parts.h"
 
@@ -70,7 +71,7 @@ std::string_view MixtureOf(std::string_view module) {
 }
 
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                               const ActivationScheme& activations, const PlanOptions& options,
+                               const Arithmetic& arithmetic, const PlanOptions& options,
                                const Plan& plan) {
   PackRequest asked = {
       .scheme = linear.scheme(),
@@ -85,7 +86,11 @@ Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLine
       .mixture_incomplete = plan.incomplete_mixtures.contains(MixtureOf(linear.module())),
       .experts = ExpertsIn(linear),
       .exact_scales = options.exact_scales};
-  asked.scheme.activations = activations;
+  asked.scheme.activations = arithmetic.activations;
+  if (arithmetic.in_bf16) {
+    asked.scheme = DequantizedScheme(linear.n(), linear.k());
+    asked.reordered = false;
+  }
   if (!plan.target->checkpoint) return asked;
   if (const auto known = plan.facts.find(&linear); known != plan.facts.end()) {
     asked.facts = known->second;

@@ -11,10 +11,10 @@
 
 namespace prepack {
 
-// What the plan asks the layouts for, if the kernel gets these activations. Of the plan: the
+// What the plan asks the layouts for, if the kernel computes so. Of the plan: the
 // target, the dtype of activations, and incomplete_mixtures. Errors come from reading the source.
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                               const ActivationScheme& activations, const PlanOptions& options,
+                               const Arithmetic& arithmetic, const PlanOptions& options,
                                const Plan& plan);
 
 // "model.layers.3.mlp.experts" of one of its experts; empty for any other module.

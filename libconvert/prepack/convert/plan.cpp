@@ -55,13 +55,12 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.packed_bytes = choice.PartBytes();
 }
 
-// What becomes of the module if its kernel gets these activations.
+// What becomes of the module if its kernel computes so.
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                            const ActivationScheme& activations, const PlanOptions& options,
-                            Plan& plan) {
+                            const Arithmetic& arithmetic, const PlanOptions& options, Plan& plan) {
   PREPACK_TRY(CheckBiases(checkpoint, linear));
   PREPACK_TRY_ASSIGN(const PackRequest asked,
-                     RequestFor(checkpoint, linear, activations, options, plan));
+                     RequestFor(checkpoint, linear, arithmetic, options, plan));
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
   ModulePlan module(linear, *choice);
   if (choice->dequantizes && linear.scheme().code != CodeType::kBF16) {
@@ -80,25 +79,25 @@ void AddModule(ModulePlan module, Plan& plan) {
 
 Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                   const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
-  ActivationScheme activations = linear.scheme().activations;
+  Arithmetic arithmetic{.activations = linear.scheme().activations};
   if (!plan.target->checkpoint) {
     const std::string_view whole = ParseNodeShare(linear.module()).module;
-    PREPACK_TRY_ASSIGN(activations, schemes.ActivationsOf(whole, linear.scheme()));
+    PREPACK_TRY_ASSIGN(arithmetic, schemes.ArithmeticOf(whole, linear.scheme()));
   }
-  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, linear, activations, options, plan));
+  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, linear, arithmetic, options, plan));
   AddModule(std::move(module), plan);
   return {};
 }
 
-// The activations that all members of a fused module get; none if they differ.
-Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear& fused,
-                                                          SchemeChooser& schemes) {
-  std::optional<ActivationScheme> common;
+// The arithmetic that all members of a fused module get; none if it differs.
+Result<std::optional<Arithmetic>> CommonArithmetic(const QuantizedLinear& fused,
+                                                   SchemeChooser& schemes) {
+  std::optional<Arithmetic> common;
   for (const QuantizedLinear* member : fused.members()) {
-    PREPACK_TRY_ASSIGN(const ActivationScheme own,
-                       schemes.ActivationsOf(member->module(), member->scheme()));
+    PREPACK_TRY_ASSIGN(const Arithmetic own,
+                       schemes.ArithmeticOf(member->module(), member->scheme()));
     if (member != fused.members().front() && own != *common) {
-      return std::optional<ActivationScheme>();
+      return std::optional<Arithmetic>();
     }
     common = own;
   }
@@ -110,11 +109,10 @@ Result<std::optional<ModulePlan>> PlanFused(const Checkpoint& checkpoint,
                                             const QuantizedLinear& fused,
                                             const PlanOptions& options, SchemeChooser& schemes,
                                             Plan& plan) {
-  PREPACK_TRY_ASSIGN(const std::optional<ActivationScheme> activations,
-                     CommonActivations(fused, schemes));
+  PREPACK_TRY_ASSIGN(const std::optional<Arithmetic> arithmetic, CommonArithmetic(fused, schemes));
   std::optional<ModulePlan> planned;
-  if (!activations) {
-    plan.apart[fused.module()] = "--scheme gives them different activations";
+  if (!arithmetic) {
+    plan.apart[fused.module()] = "--scheme gives them different arithmetic";
     return planned;
   }
   // Gate and up of single experts would follow each other.
@@ -125,7 +123,7 @@ Result<std::optional<ModulePlan>> PlanFused(const Checkpoint& checkpoint,
         "has them apart";
     return planned;
   }
-  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, fused, *activations, options, plan));
+  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, fused, *arithmetic, options, plan));
   if (module.chosen == nullptr) {
     plan.apart[fused.module()] = module.WhyRejected();
   } else {
@@ -252,7 +250,7 @@ Result<std::string> MostCommonOf(const Checkpoint& checkpoint,
   for (const QuantizedLinear* linear : modules) {
     PREPACK_TRY_ASSIGN(
         const PackRequest request,
-        RequestFor(checkpoint, *linear, linear->scheme().activations, options, plan));
+        RequestFor(checkpoint, *linear, {linear->scheme().activations}, options, plan));
     plan.facts.emplace(linear, request.facts);
     if (std::ranges::any_of(plan.layouts, [&](const Layout* layout) {
           return layout->checkpoint && layout->Takes(request).ok;
@@ -326,7 +324,8 @@ ModulePlan::ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice
       candidates(choice.candidates),
       parts(choice.parts),
       note(choice.note),
-      chosen(choice.chosen) {}
+      chosen(choice.chosen),
+      bf16_was_asked(choice.bf16_was_asked) {}
 
 std::vector<std::string> ModulePlan::ReplacedTensors() const {
   return prepack::ReplacedTensors(*linear, request.bias_dtype.has_value());
@@ -353,6 +352,7 @@ std::vector<Rejection> ModulePlan::Rejections() const {
 }
 
 std::string ModulePlan::WhyRejected() const {
+  if (chosen != nullptr && bf16_was_asked) return "--scheme asks for bf16";
   const std::vector<Rejection> rejections = Rejections();
   const bool holds_none = std::ranges::all_of(
       candidates, [](const Candidate& candidate) { return candidate.layout->for_dequantized; });

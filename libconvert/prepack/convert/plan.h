@@ -76,8 +76,9 @@ struct LayoutChoice {
   PackRequest asked;
   ActivationScheme stored_activations;
 
-  bool dequantizes = false;  // no layout takes the codes: the dequantized module is packed
-  PackRequest request;       // of what is packed
+  bool bf16_was_asked = false;  // by --scheme, of codes
+  bool dequantizes = false;     // the dequantized module is packed: no layout takes the codes
+  PackRequest request;          // of what is packed
   // Where request.weights_desc comes from, if a primitive was asked.
   std::optional<OneDnnOrigin> onednn = {};
   std::vector<Candidate> candidates;  // in order of preference
@@ -109,6 +110,7 @@ struct ModulePlan {
   const std::vector<PartSpec>& parts;
   const std::string& note;
   const Layout* chosen;
+  bool bf16_was_asked;  // by --scheme, of codes
   // The bytes of the module's tensors, including its bias if that becomes a part.
   uint64_t source_bytes = 0;
   uint64_t packed_bytes = 0;  // of all parts; source_bytes when kept

@@ -1,4 +1,4 @@
-// --scheme: which activations a module is packed for. A choice that matches no module is an error,
+// --scheme: which arithmetic a module is packed for. A choice that matches no module is an error,
 // because a typo in the pattern would otherwise pack something else than the user asked for.
 
 #include "prepack/convert/scheme_choice.h"
@@ -18,12 +18,13 @@
 namespace prepack {
 namespace {
 
-constexpr std::array<std::pair<WantedScheme, std::string_view>, 5> kNames = {{
+constexpr std::array<std::pair<WantedScheme, std::string_view>, 6> kNames = {{
     {WantedScheme::kAuto, "auto"},
     {WantedScheme::kW4A16, "w4a16"},
     {WantedScheme::kW4A8, "w4a8"},
     {WantedScheme::kW8A8, "w8a8"},
     {WantedScheme::kW8A16, "w8a16"},
+    {WantedScheme::kBF16, "bf16"},
 }};
 
 std::optional<WantedScheme> SchemeFromName(std::string_view name) {
@@ -110,9 +111,8 @@ std::optional<ActivationScheme> SchemeChooser::ByDefault(std::string_view module
   return ActivationsFor(weights, WantedScheme::kAuto);
 }
 
-Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
-                                                      const Scheme& weights) {
-  std::optional<ActivationScheme> chosen = ByDefault(module, weights);
+Result<Arithmetic> SchemeChooser::ArithmeticOf(std::string_view module, const Scheme& weights) {
+  Arithmetic chosen{.activations = *ByDefault(module, weights)};
   for (Rule& rule : rules_) {
     PREPACK_TRY_ASSIGN(const bool found, rule.modules.IsFor(module));
     if (!found) continue;
@@ -121,18 +121,28 @@ Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
                                                   : ActivationsFor(weights, rule.choice.scheme);
     if (!wanted) continue;
     rule.used = true;
-    chosen = wanted;
+    chosen = {.activations = *wanted, .in_bf16 = rule.choice.scheme == WantedScheme::kBF16};
   }
-  return *chosen;
+  return chosen;
 }
+
+namespace {
+
+// Of the weights that a scheme is for.
+std::string_view WidthOf(WantedScheme scheme) {
+  if (scheme == WantedScheme::kBF16) return "";
+  return NameOf(scheme).starts_with("w4") ? " with weights of 4 bits" : " with weights of 8 bits";
+}
+
+}  // namespace
 
 Status SchemeChooser::CheckAllWereUsed() const {
   for (const Rule& rule : rules_) {
     if (rule.used || rule.choice.scheme == WantedScheme::kAuto) continue;
     return Usage(rule.choice.Text(), "matches no module of the checkpoint")
-        .Expected(fmt::format("{}modules with weights of {} bits",
+        .Expected(fmt::format("{}modules{}",
                               rule.modules.is_for_all() ? "" : "a pattern that matches ",
-                              NameOf(rule.choice.scheme).starts_with("w4") ? 4 : 8))
+                              WidthOf(rule.choice.scheme)))
         .Hint("`prepack inspect` lists the modules and their schemes");
   }
   return {};

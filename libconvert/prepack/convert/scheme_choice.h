@@ -39,12 +39,20 @@ struct SchemeFile {
 // kUsage names the line that cannot be read, and a file without choices.
 Result<SchemeFile> ReadSchemeFile(const std::filesystem::path& path);
 
+// What the kernel of a module is to multiply.
+struct Arithmetic {
+  ActivationScheme activations = {};
+  bool in_bf16 = false;  // weights as those of an unquantized layer, instead of codes
+
+  friend bool operator==(const Arithmetic&, const Arithmetic&) = default;
+};
+
 // The options together: the last one that speaks of a module, and is for its weights, decides.
 class SchemeChooser {
  public:
   static Result<SchemeChooser> Make(std::span<const SchemeChoice> choices, const Target& target);
 
-  Result<ActivationScheme> ActivationsOf(std::string_view module, const Scheme& weights);
+  Result<Arithmetic> ArithmeticOf(std::string_view module, const Scheme& weights);
   // kUsage when one of the options was for no module.
   Status CheckAllWereUsed() const;
 

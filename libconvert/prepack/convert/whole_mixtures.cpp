@@ -46,10 +46,10 @@ Result<std::set<std::string, std::less<>>> IncompleteMixtures(
   for (const QuantizedLinear* linear : modules) {
     const auto expert = ParseExpertName(linear->module());
     if (!expert) continue;
-    PREPACK_TRY_ASSIGN(const ActivationScheme activations,
-                       schemes.ActivationsOf(linear->module(), linear->scheme()));
+    PREPACK_TRY_ASSIGN(const Arithmetic arithmetic,
+                       schemes.ArithmeticOf(linear->module(), linear->scheme()));
     PREPACK_TRY_ASSIGN(const PackRequest request,
-                       RequestFor(checkpoint, *linear, activations, options, plan));
+                       RequestFor(checkpoint, *linear, arithmetic, options, plan));
     MixtureCount& mixture = mixtures[std::string(expert->mixture)];
     mixture.experts.insert(expert->index);
     mixture.projections.insert(expert->projection);

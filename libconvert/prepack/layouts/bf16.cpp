@@ -158,7 +158,7 @@ constinit const Layout kPlainBf16 = {
     .constraints = "any N and K, no Conv1D",
     .isa = "any",
     .address = "element n · K + k",
-    .notes = "chosen only by --fallback dequantize",
+    .notes = "chosen only by --scheme bf16 and --fallback dequantize",
     .fingerprint = "ec8dc038fc969fe23d903d3927b29fe2",
     .for_dequantized = true,
     .eligible = EligiblePlain,
@@ -182,8 +182,8 @@ constinit const Layout kPlainBf16Conv1d = {
     .isa = "any",
     .address = "element k · N + n",
     .notes =
-        "chosen only by --fallback dequantize; a loader that multiplies with [N, K], such as "
-        "vLLM's, transposes the weight itself",
+        "chosen only by --scheme bf16 and --fallback dequantize; a loader that multiplies with "
+        "[N, K], such as vLLM's, transposes the weight itself",
     .fingerprint = "20024c8ba59a5bc6f491a8ad714fb758",
     .for_dequantized = true,
     .inputs_first = true,

@@ -159,6 +159,8 @@ std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedSche
       return eight ? std::optional(EightBitActivations(weights)) : std::nullopt;
     case WantedScheme::kW8A16:
       return eight ? std::optional(ActivationScheme{}) : std::nullopt;
+    case WantedScheme::kBF16:
+      return ActivationScheme{};
   }
   return std::nullopt;
 }

@@ -111,6 +111,7 @@ enum class WantedScheme : uint8_t {
   kW4A8,   // 4-bit weights, activations of 8 bits, per token, at run time
   kW8A8,
   kW8A16,
+  kBF16,  // weights of any width, dequantized to bf16 before; activations not quantized
 };
 
 // The activations that a module with such weights is multiplied with; nullopt if the scheme is not

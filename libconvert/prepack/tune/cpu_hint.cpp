@@ -55,7 +55,7 @@ std::vector<PlanOnCpu> Alternatives(const Checkpoint& checkpoint, const Quantize
                                     PlanOptions options, const CpuFeatures& features,
                                     const PlanOnCpu& own) {
   std::vector<PlanOnCpu> alternatives;
-  for (const std::string_view scheme : {"w4a16", "w4a8", "w8a16", "w8a8"}) {
+  for (const std::string_view scheme : {"w4a16", "w4a8", "w8a16", "w8a8", "bf16"}) {
     Result<SchemeChoice> choice = ParseSchemeChoice(scheme);
     if (!choice.ok()) continue;
     options.schemes = {*std::move(choice)};

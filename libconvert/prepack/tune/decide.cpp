@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/text.h"
 #include "prepack/tune/choose.h"
 #include "prepack/tune/report.h"
 
@@ -223,6 +224,7 @@ std::string AgainstNext(const TuneReport& report, const TuneTotal& chosen, const
   } else {
     text += fmt::format("takes {:.2f} of its time", other.seconds / own.seconds);
   }
+  text += fmt::format(" and {}", HumanBytes(next.bytes));
   if (chosen.sqnr_db && next.sqnr_db) text += fmt::format(" at {:.1f} dB", *next.sqnr_db);
   return text;
 }
@@ -232,10 +234,10 @@ TuneChoice Explain(const TuneReport& report, TuneTotal total) {
   const uint64_t rows = RowsOfGoal(report);
   const TuneStep& step = *total.StepOf(rows);
   choice.reason = fmt::format(
-      "{} {} is {} of what was measured{}: {} tokens/s at batch {}", total.target, total.label,
+      "{} {} is {} of what was measured{}: {}, {} tokens/s at batch {}", total.target, total.label,
       WhatIsBest(report.goal),
       report.min_sqnr_db ? fmt::format(" and reaches {} dB", *report.min_sqnr_db) : std::string(),
-      RateText(step), rows);
+      HumanBytes(total.bytes), RateText(step), rows);
   if (total.sqnr_db) choice.reason += fmt::format(", {:.1f} dB", *total.sqnr_db);
   const TuneTotal* next = NextBest(report, total);
   choice.certain = next == nullptr || IsDecided(*step.timing, *next->StepOf(rows)->timing);

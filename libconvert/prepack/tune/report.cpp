@@ -49,6 +49,16 @@ bool TuneCandidate::IsMeasured(uint64_t rows) const {
   return step != nullptr && step->timing.has_value();
 }
 
+std::string LayoutsText(const TuneCandidate& candidate) {
+  std::string text;
+  for (const std::string& layout : candidate.layouts) {
+    const bool own = layout.starts_with(candidate.target + "/");
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", layout,
+                        own ? "" : fmt::format(" ({})", candidate.target));
+  }
+  return text;
+}
+
 std::string ShapeText(const TunedShape& shape) {
   if (shape.experts == 0) return fmt::format("{} × {}x{}", shape.units, shape.n, shape.k);
   return fmt::format("{} × {} experts, {} per token", shape.units, shape.experts, shape.top_k);

@@ -48,6 +48,9 @@ struct TuneCandidate {
   bool IsMeasured(uint64_t rows) const;
 };
 
+// For people. A layout of every target is named with that of the candidate.
+std::string LayoutsText(const TuneCandidate& candidate);
+
 // A scheme for which a target has nothing.
 struct TuneRejection {
   std::string target = {};

@@ -32,10 +32,6 @@ bool IsInChoice(const TuneReport& report, size_t kind, size_t candidate) {
   return report.choice && report.choice->total.candidates[kind] == candidate;
 }
 
-std::string LayoutsText(const TuneCandidate& candidate) {
-  return fmt::format("{}", fmt::join(candidate.layouts, ", "));
-}
-
 std::string TuneHeadHtml(const TuneReport& report) {
   std::string text = report.choice
                          ? HtmlToned(Tone::kGood, fmt::format("{} {}", report.choice->total.target,

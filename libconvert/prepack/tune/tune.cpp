@@ -149,10 +149,11 @@ Result<PythonState> StartPython(const TuneOptions& options, const TuneMachine& m
 void LeaveOutImpossible(std::vector<KindInWork>& kinds, TuneReport& report) {
   const auto impossible = [&](const KindInWork& kind) {
     if (!kind.found.candidates.empty()) return false;
-    const std::vector<TuneRejection>& rejections = kind.found.rejections;
+    std::set<std::string> reasons;
+    for (const TuneRejection& one : kind.found.rejections) reasons.insert(one.why);
     report.left_out[kind.kind->role] =
-        rejections.empty() ? std::string("no layout takes it")
-                           : fmt::format("no layout takes it: {}", rejections.front().why);
+        reasons.empty() ? std::string("no layout takes it")
+                        : fmt::format("no layout takes it: {}", fmt::join(reasons, "; "));
     return true;
   };
   kinds.erase(std::remove_if(kinds.begin(), kinds.end(), impossible), kinds.end());
@@ -180,9 +181,9 @@ Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& wanted,
   PREPACK_TRY_ASSIGN(TuneKinds found,
                      KindsOf(checkpoint, model, {.layers = options.layers, .fuse = fuse}));
   report.left_out = std::move(found.left_out);
-  PREPACK_TRY_ASSIGN(
-      std::vector<TuneVariant> variants,
-      PlanVariants(checkpoint, model, found.kinds, options.targets, CommonOptions(options)));
+  PREPACK_TRY_ASSIGN(std::vector<TuneVariant> variants,
+                     PlanVariants(checkpoint, model, found.kinds, options.targets,
+                                  CommonOptions(options), machine.memory_bytes));
   std::vector<KindInWork> kinds;
   for (const TuneKind& kind : found.kinds) {
     kinds.push_back({.kind = &kind, .found = CandidatesOf(kind, variants)});
@@ -227,6 +228,7 @@ Result<TuneReport> Tune(const TuneOptions& options, Progress& progress) {
   PREPACK_TRY(PinTo(machine.cpus));
   const Machine here = ReadMachine();
   machine.features = here.features;
+  machine.memory_bytes = here.UsableMemory();
   machine.cold_bytes = std::max(2 * here.l3_bytes, kLeastColdBytes);
   progress.Begin("memory", 0);
   machine.bandwidth = MeasureReadBandwidth(machine.cpus, 2 * machine.cold_bytes);

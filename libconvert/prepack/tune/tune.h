@@ -68,6 +68,7 @@ struct TuneMachine {
   std::vector<unsigned> cpus = {};
   uint64_t cold_bytes = uint64_t{64} << 20;
   double bandwidth = 0;
+  uint64_t memory_bytes = 0;  // that the server can have; 0: not known
 };
 Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& options,
                           Progress& progress);

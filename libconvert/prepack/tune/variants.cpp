@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/text.h"
 #include "prepack/convert/scheme_choice.h"
 #include "prepack/layouts/table.h"
 
@@ -18,13 +19,17 @@ struct SchemeRow {
   uint32_t bits;  // of the weights that it is for; 0: all
 };
 
+constexpr std::string_view kPlain = "bf16";
+constexpr std::string_view kAsStored = "auto";
+
 // What the checkpoint says comes last: it mostly is one of the others.
-constexpr std::array<SchemeRow, 5> kSchemes = {{
+constexpr std::array<SchemeRow, 6> kSchemes = {{
     {"w4a16", 4},
     {"w4a8", 4},
     {"w8a16", 8},
     {"w8a8", 8},
-    {"auto", 0},
+    {kPlain, 0},
+    {kAsStored, 0},
 }};
 
 uint32_t BitsOf(std::string_view scheme) {
@@ -46,6 +51,15 @@ Status MakeVariantPlan(const Checkpoint& checkpoint, const QuantizedModel& model
   PREPACK_TRY_ASSIGN(Plan plan, MakePlan(checkpoint, model, variant.options));
   variant.plan = std::move(plan);
   return {};
+}
+
+// A model that was quantized to fit need not fit without.
+void CheckFits(uint64_t memory_bytes, TuneVariant& variant) {
+  if (!variant.plan || memory_bytes == 0 || variant.plan->output_bytes <= memory_bytes) return;
+  variant.failure = Unsupported(
+      "", fmt::format("in bf16 the model takes {}, and this machine has {} of memory",
+                      HumanBytes(variant.plan->output_bytes), HumanBytes(memory_bytes)));
+  variant.plan.reset();
 }
 
 const ModulePlan* FindPlan(const Plan& plan, std::string_view module) {
@@ -127,7 +141,7 @@ Result<std::vector<TuneVariant>> PlanVariants(const Checkpoint& checkpoint,
                                               const QuantizedModel& model,
                                               const std::vector<TuneKind>& kinds,
                                               const std::vector<std::string>& targets,
-                                              const PlanOptions& common) {
+                                              const PlanOptions& common, uint64_t memory_bytes) {
   std::vector<TuneVariant> variants;
   for (const std::string& target : targets) {
     for (const SchemeRow& row : kSchemes) {
@@ -141,7 +155,8 @@ Result<std::vector<TuneVariant>> PlanVariants(const Checkpoint& checkpoint,
       PREPACK_TRY_ASSIGN(SchemeChoice choice, ParseSchemeChoice(row.name));
       variant.options.schemes = {std::move(choice)};
       variant.failure = MakeVariantPlan(checkpoint, model, variant);
-      if (!variant.failure.ok() && row.bits == 0) return variant.failure;
+      if (!variant.failure.ok() && row.name == kAsStored) return variant.failure;
+      if (row.name == kPlain) CheckFits(memory_bytes, variant);
       variants.push_back(std::move(variant));
     }
   }
@@ -153,7 +168,7 @@ KindCandidates CandidatesOf(const TuneKind& kind, const std::vector<TuneVariant>
   for (size_t i = 0; i < variants.size(); ++i) {
     const TuneVariant& variant = variants[i];
     if (!variant.IsFor(kind)) continue;
-    const bool as_stored = BitsOf(variant.scheme) == 0;
+    const bool as_stored = variant.scheme == kAsStored;
     if (std::string why = WhyNot(kind, variant); !why.empty()) {
       result.rejections.push_back({variant.target(), variant.scheme, std::move(why)});
       continue;

@@ -45,12 +45,13 @@ struct KindCandidates {
 };
 
 // One for each target and scheme that is for some kind, in this order. The errors of MakePlan that
-// are not of one scheme alone.
+// are not of one scheme alone. bf16 fails where the model would take more than `memory_bytes` in
+// it (0: not known).
 Result<std::vector<TuneVariant>> PlanVariants(const Checkpoint& checkpoint,
                                               const QuantizedModel& model,
                                               const std::vector<TuneKind>& kinds,
                                               const std::vector<std::string>& targets,
-                                              const PlanOptions& common);
+                                              const PlanOptions& common, uint64_t memory_bytes);
 
 // What the variants make of the kind. Variants that make the same of it are one candidate, named by
 // the first scheme that is not "auto".

@@ -86,7 +86,7 @@ class Tune(harness.ToolTest):
         self.assertEqual(report["why_no_choice"], "no choice of what was measured reaches 150 dB")
         self.assertFalse(tuned.exists())
         self.assertIn("no choice of what was measured reaches 150 dB", page.read_text())
-        self.assertEqual(page.read_text().count("<circle"), 21 + 2)  # candidates, and the legend
+        self.assertEqual(page.read_text().count("<circle"), 21 + 3)  # candidates, and the legend
         quiet = self.run_tool("tune", *args, "--time", "0.1", "-q")
         self.assertEqual(quiet.returncode, 1)
         self.assertIn("no choice of what was measured reaches 150 dB", quiet.stderr)

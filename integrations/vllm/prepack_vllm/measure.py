@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from prepack_vllm.errors import CannotRunHere, PrepackError, first_line
 from prepack_vllm.kernels import forget_weights
@@ -29,6 +30,20 @@ Message = dict[str, Any]
 Product = Callable[[torch.Tensor], torch.Tensor]
 
 
+class _OpNames(TorchDispatchMode):
+    """The ops that are called while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
 class _Kernel:
     """A product on copies of its operands in turn, so that no cache holds the next one's."""
 
@@ -38,6 +53,11 @@ class _Kernel:
         generator = torch.Generator().manual_seed(1)
         self._x = torch.randn(rows, k, generator=generator).to(dtype)
         self.time()  # an op that cannot run here says so now
+
+    def last_op(self) -> str:
+        with _OpNames() as ops:
+            self.time()
+        return ops.names[-1]
 
     def time(self) -> float:
         product = next(self._next)
@@ -117,8 +137,9 @@ class Session:
         layout_of(module)  # one that this plugin does not run is said to be so
         kernel_type = check_layout(module.layout, str(manifest.folder), manifest)
         kernel = _kernel_of(manifest, module, int(question["rows"]), int(question["cold_bytes"]))
-        ops = kernel_type.ops
-        return self._keep(kernel, ops[-1] if ops else "aten::linear")
+        # vLLM chooses one for weights that it loads itself.
+        op = kernel_type.ops[-1] if kernel_type.ops else kernel.last_op()
+        return self._keep(kernel, op)
 
     def _prepare_experts(self, question: Message) -> Message:
         from prepack_vllm.bound_experts import Mixture  # loads vLLM

@@ -29,6 +29,7 @@ CASES = {
     "bf16": (
         "gptqmodel-w8-sym", "vllm-cpu", ["--fallback", "dequantize"], {"vllm-cpu/bf16-vnni"},
     ),
+    "plain": ("ct-w4a16-g128-sym", "vllm-cpu", ["--scheme", "bf16"], {"plain/bf16"}),
     "mxfp4": ("gpt-oss-mxfp4", "vllm-cpu", [], {"vllm-cpu/mxfp4"}),
     "mixed": (
         "ct-w4a16-g32-asym", "vllm-cpu", ["--scheme", "mlp=w4a8"],

@@ -14,11 +14,12 @@ from folders import CHECKPOINTS
 from quantized import bytes_config, quantize_bytes
 from safetensors.torch import load_file
 from tiny_models import QWEN3_MOE, write_bytes, write_quantized
+from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
 from prepack_vllm import bound_experts
 from prepack_vllm.bound_experts import Mixture
 from prepack_vllm.manifest import read_manifest
-from prepack_vllm.measure import PROTOCOL, Session, serve
+from prepack_vllm.measure import PROTOCOL, Session, _OpNames, serve
 
 DOWN = "model.layers.0.mlp.down_proj"
 
@@ -63,6 +64,26 @@ def test_a_kernel_is_prepared_timed_and_forgotten(packed, scheme, op):
     assert session.answer({"do": "forget", "kernel": 1}) == {"ok": True}
     assert session.answer({"do": "time", "kernel": 1})["ok"] is False
     assert prepare(session, packed[scheme])["kernel"] == 2
+
+
+def test_weights_in_bf16_run_in_the_op_that_vllm_chooses(tmp_path):
+    folder = convert(
+        CHECKPOINTS / "ct-w4a16-g128-sym", tmp_path / "bf16", "--target", "vllm-cpu",
+        "--scheme", "bf16",
+    )  # fmt: skip
+    layer = torch.nn.Module()
+    layer.weight = torch.nn.Parameter(
+        load_file(folder / "model.safetensors")[DOWN + ".weight"], requires_grad=False
+    )
+    dispatch_cpu_unquantized_gemm(layer, remove_weight=False)
+    x = torch.randn(3, 1536, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)
+    with torch.inference_mode(), _OpNames() as ops:
+        y = layer.cpu_linear(x, layer.weight, None)
+    session = Session()
+    answer = prepare(session, folder)
+    assert answer == {"ok": True, "kernel": 1, "implementation": ops.names[-1]}
+    with torch.inference_mode():
+        assert torch.equal(session._kernels[1].products[1](x), y)
 
 
 def test_copies_take_as_much_memory_as_was_asked_for(packed):

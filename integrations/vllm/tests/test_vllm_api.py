@@ -99,14 +99,14 @@ def test_the_plugin_fits(use, version):
     assert mistakes(use, api) == []
 
 
-def test_the_record_is_that_of_the_installed_version():
+def test_the_record_is_that_of_the_installed_version(standins):
     versions = {importlib.metadata.version(one.metadata["Name"]) for one in packages()}
     (version,) = versions & RECORDED.keys()
     found = record(ROOT)
     assert found["names"] == RECORDED[version]["names"]
     # An AVX2 library lacks some of them.
-    there = {op: RECORDED[version]["ops"][op] for op in found["ops"]}
-    assert found["ops"] == there
+    real = {op: schema for op, schema in found["ops"].items() if f"_C::{op}" not in standins}
+    assert real == {op: RECORDED[version]["ops"][op] for op in real}
 
 
 def packages():

@@ -125,7 +125,7 @@ class Html(harness.ToolTest):
         self.page(0, "tune", CHECKPOINTS / "ct-w4a16-g128-sym", "-t", "onednn", "--batch", "1", "--time", "0.1")
         self.look(2 * 7 + 7, heat=False)  # candidates, and the modules that were looked at
         names = self.sorted_by(0)[0]
-        self.assertEqual((len(names), names), (14, sorted(names)))
+        self.assertEqual((len(names), names), (21, sorted(names)))
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('svg circle[r=\"6\"]').length"), 7)
 
     def test_inspect(self):

@@ -76,7 +76,11 @@ class Wheel(installed.InstalledTest):
         )
         self.assertEqual(printed.split(), [str(environment / "bin" / "prepack"), "7", "numpy"])
         # pip install --target: the folder has neither environment nor scripts.
-        target = self.scratch / "target"
+        target = self.scratch / "apps/mine"
+        other = self.scratch / "bin/prepack"  # where pip's notes point then
+        other.parent.mkdir()
+        other.write_text("#!/bin/sh\nexit 1\n")
+        other.chmod(0o755)
         (wheel,) = (self.scratch / "wheels").iterdir()
         self.run_command(sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, wheel, env=PIP)
         printed = self.run_command(

@@ -41,7 +41,8 @@ struct ConvertCommand {
 };
 
 // A line for each reason.
-std::string ReasonsText(const std::map<std::string, std::string>& reasons, std::string_view what) {
+std::string GroupedByReason(const std::map<std::string, std::string>& reasons,
+                            std::string_view what) {
   struct Modules {
     std::string first;
     size_t count = 0;
@@ -87,10 +88,10 @@ std::string ConvertText(const ConvertReport& report) {
     text += fmt::format("  {:>5} of them made of several modules\n", report.fused_modules);
   }
   text += ApartText(report.apart);
-  text += ReasonsText(report.kept, "kept as stored");
+  text += GroupedByReason(report.kept, "kept as stored");
   const Target* target = FindTarget(report.target);
   const bool all_are = target != nullptr && target->HoldsNoCodes();
-  if (!all_are) text += ReasonsText(report.dequantized, "dequantized");
+  if (!all_are) text += GroupedByReason(report.dequantized, "dequantized");
   if (report.rounded_scales != 0) {
     text += fmt::format("  {} scale{} rounded to the dtype that the kernel reads\n",
                         report.rounded_scales, report.rounded_scales == 1 ? " was" : "s were");

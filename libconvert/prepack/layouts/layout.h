@@ -363,10 +363,10 @@ struct Layout {
   std::string_view notes = {};        // what else a user must know; may be empty
   std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h
   bool offered = true;                // false: known, tested and documented, but never chosen
-  bool for_dequantized = false;  // takes bf16 weights, which modules become on demand
-  bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
-  bool for_experts = false;      // takes only experts of a mixture
-  bool whole_mixtures = false;   // the runtime wants all experts of a layer, or none
+  bool for_dequantized = false;       // takes bf16 weights, which modules become on demand
+  bool inputs_first = false;    // takes only modules whose plain weight the model stores [K, N]
+  bool for_experts = false;     // takes only experts of a mixture
+  bool whole_mixtures = false;  // the runtime wants all experts of a layer, or none
   // Does the runtime's op for experts read those of a layer as one tensor per part? It is what the
   // experts are packed to one by one, one after another.
   bool stacks_experts = false;

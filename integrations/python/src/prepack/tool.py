@@ -18,6 +18,8 @@ VARIABLE = "PREPACK_TOOL"
 
 
 def _candidates() -> Iterator[Optional[Path]]:
+    # Of `pip install --target`, which moves the program after pip has noted where it is.
+    yield Path(__file__).resolve().parent.parent / "bin" / _NAME
     # Where pip says that it has put it: right for --user and --prefix, too.
     try:
         for file in metadata.files(_DISTRIBUTION) or ():
@@ -25,7 +27,6 @@ def _candidates() -> Iterator[Optional[Path]]:
                 yield Path(str(file.locate()))
     except metadata.PackageNotFoundError:
         pass
-    yield Path(__file__).resolve().parent.parent / "bin" / _NAME  # pip install --target
     yield Path(sysconfig.get_path("scripts")) / _NAME
     found = shutil.which(_NAME)
     yield Path(found) if found else None

@@ -170,6 +170,9 @@ TEST_CASE("a folder is judged by the CPU and the memory of the machine") {
   std::vector<std::string_view> ids;
   for (const DoctorFinding& finding : folder.findings) ids.push_back(finding.id);
   CHECK(ids == std::vector<std::string_view>{"memory-too-small", "no-target"});
+  CHECK(folder.findings.back().todo ==
+        "`prepack plan SRC --target TARGET` says why; --scheme bf16 makes weights that run on "
+        "every CPU");
 }
 
 TEST_CASE("packages have the names by which PyPI compares them") {

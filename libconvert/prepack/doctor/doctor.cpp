@@ -128,8 +128,9 @@ void JudgeLayouts(const DoctorReport& report, FolderReport& folder) {
         fmt::format("{} ({}) {} on this CPU: it {}", use.fit.layout->id,
                     Plural(use.modules, "module"), bad ? "does not run" : "runs worse",
                     use.fit.why),
-        bad ? "Convert the source for another target or scheme: `prepack doctor SRC` shows which "
-              "run here"
+        bad ? "Convert the source for another target (`prepack doctor SRC` shows which run here), "
+              "or "
+              "with --scheme bf16, which runs on every CPU"
             : "");
   }
   const uint64_t memory = report.machine.UsableMemory();
@@ -240,9 +241,8 @@ Result<FolderReport> DiagnoseCheckpoint(const std::filesystem::path& path,
   if (runs == folder.targets.end()) {
     Add(folder, DoctorSeverity::kProblem, "no-target",
         "no target has a layout for it that runs on this CPU",
-        "`prepack plan SRC --target TARGET` says why; --fallback dequantize, or --onednn-form "
-        "plain, "
-        "may help");
+        "`prepack plan SRC --target TARGET` says why; --scheme bf16 makes weights that run on "
+        "every CPU");
   } else {
     Add(folder, DoctorSeverity::kAdvice, "not-packed",
         "it is a checkpoint, which is not packed yet",

@@ -1,6 +1,8 @@
 #include "prepack/base/checked.h"
 
+#include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "catch.h"
@@ -64,6 +66,22 @@ TEST_CASE("CeilDiv rounds up and does not overflow") {
   STATIC_REQUIRE(CeilDiv(9, 8) == 2);
   STATIC_REQUIRE(CeilDiv(kMax, 2) == (1ULL << 63));
   STATIC_REQUIRE(CeilDiv(kMax, 1) == kMax);
+}
+
+TEST_CASE("bytes are the same if each of them is, whatever their number and place") {
+  for (size_t size = 0; size < 200; ++size) {
+    CAPTURE(size);
+    std::vector<std::byte> a(size + 1, std::byte{0x5A});
+    const std::span<const std::byte> shifted = std::span<const std::byte>(a).subspan(1);
+    std::vector<std::byte> b(size, std::byte{0x5A});
+    CHECK(SameBytes(shifted, b));
+    CHECK_FALSE(SameBytes(a, b));
+    for (std::byte& byte : b) {
+      byte ^= std::byte{0x80};
+      CHECK_FALSE(SameBytes(shifted, b));
+      byte ^= std::byte{0x80};
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #ifndef PREPACK_BASE_CHECKED_H_
 #define PREPACK_BASE_CHECKED_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,9 +18,35 @@ inline uint8_t* U8(std::byte* bytes) {
   return reinterpret_cast<uint8_t*>(bytes);
 }
 
-// At the speed of memory: == of vectors of std::byte goes byte by byte.
+// Not zero if any bit differs. There is no way out of the loop, so that compilers use vectors. g++
+// unrolls it only if told, and takes twice the time otherwise.
+inline uint64_t DifferentBits(const std::byte* a, const std::byte* b, size_t words) {
+  uint64_t bits = 0;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < words; ++i) {
+    uint64_t left = 0;
+    uint64_t right = 0;
+    std::memcpy(&left, a + i * sizeof(left), sizeof(left));
+    std::memcpy(&right, b + i * sizeof(right), sizeof(right));
+    bits |= left ^ right;
+  }
+  return bits;
+}
+
+// At the speed of memory with every C library: == of vectors of std::byte goes byte by byte, and so
+// does the memcmp of musl and of compiler-rt.
 inline bool SameBytes(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+  constexpr size_t kWord = sizeof(uint64_t);
+  constexpr size_t kBlock = 512;  // words
+  if (a.size() != b.size()) return false;
+  const size_t words = a.size() / kWord;
+  for (size_t word = 0; word < words; word += kBlock) {
+    const size_t at = word * kWord;
+    if (DifferentBits(a.data() + at, b.data() + at, std::min(kBlock, words - word)) != 0) {
+      return false;
+    }
+  }
+  return std::ranges::equal(a.subspan(words * kWord), b.subspan(words * kWord));
 }
 
 // Arithmetic on numbers that come from a file. Use these for every size, offset and product of a

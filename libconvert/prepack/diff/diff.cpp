@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/checked.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
@@ -72,7 +73,7 @@ Result<TensorDifferences> CompareBytes(const Checkpoint& a, const StoredTensor& 
     Status status = a.Read(tensor_a, offset, left);
     if (status.ok()) status = b.Read(tensor_b, offset, right);
     if (!status.ok()) return status;
-    if (left == right) continue;
+    if (SameBytes(left, right)) continue;
     differences.verdict = DiffVerdict::kDifferent;
     if (each == 0) continue;
     for (size_t i = 0; i + each <= left.size(); i += each) {

@@ -41,26 +41,10 @@ struct ConvertCommand {
 };
 
 // A line for each reason.
-std::string GroupedByReason(const std::map<std::string, std::string>& reasons,
-                            std::string_view what) {
-  struct Modules {
-    std::string first;
-    size_t count = 0;
-  };
-  std::map<std::string_view, Modules> by_reason;
-  std::vector<std::string_view> order;
-  for (const auto& [module, why] : reasons) {
-    Modules& modules = by_reason[why];
-    if (modules.count++ != 0) continue;
-    modules.first = module;
-    order.push_back(why);
-  }
+std::string ReasonLines(const std::map<std::string, std::string>& reasons, std::string_view what) {
   std::string text;
-  for (const std::string_view why : order) {
-    const Modules& modules = by_reason[why];
-    text += fmt::format("  {}{} {}: {}\n", Printable(modules.first),
-                        modules.count == 1 ? "" : fmt::format(" and {} more", modules.count - 1),
-                        what, why);
+  for (const auto& [why, modules] : ModulesByReason(reasons)) {
+    text += fmt::format("  {} {}: {}\n", modules, what, why);
   }
   return text;
 }
@@ -88,10 +72,10 @@ std::string ConvertText(const ConvertReport& report) {
     text += fmt::format("  {:>5} of them made of several modules\n", report.fused_modules);
   }
   text += ApartText(report.apart);
-  text += GroupedByReason(report.kept, "kept as stored");
+  text += ReasonLines(report.kept, "kept as stored");
   const Target* target = FindTarget(report.target);
   const bool all_are = target != nullptr && target->HoldsNoCodes();
-  if (!all_are) text += GroupedByReason(report.dequantized, "dequantized");
+  if (!all_are) text += ReasonLines(report.dequantized, "dequantized");
   if (report.rounded_scales != 0) {
     text += fmt::format("  {} scale{} rounded to the dtype that the kernel reads\n",
                         report.rounded_scales, report.rounded_scales == 1 ? " was" : "s were");

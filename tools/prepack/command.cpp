@@ -249,16 +249,24 @@ std::string FindingsText(const std::vector<Finding>& findings) {
   return text;
 }
 
-std::string ApartText(const std::map<std::string, std::string>& apart) {
-  std::map<std::string, std::pair<std::string, size_t>> reasons;  // → first module, how many
-  for (const auto& [module, why] : apart) {
-    ++reasons.try_emplace(why, module, size_t{0}).first->second.second;
+std::map<std::string, std::string> ModulesByReason(
+    const std::map<std::string, std::string>& reasons) {
+  std::map<std::string, std::pair<std::string, size_t>> modules;  // → the first, how many
+  for (const auto& [module, why] : reasons) {
+    ++modules.try_emplace(why, module, size_t{0}).first->second.second;
   }
+  std::map<std::string, std::string> texts;
+  for (const auto& [why, these] : modules) {
+    const auto& [first, count] = these;
+    texts[why] = Printable(first) + (count == 1 ? "" : fmt::format(" and {} more", count - 1));
+  }
+  return texts;
+}
+
+std::string ApartText(const std::map<std::string, std::string>& apart) {
   std::string text;
-  for (const auto& [why, modules] : reasons) {
-    const auto& [first, count] = modules;
-    text += fmt::format("  not fused: {} ({}{})\n", why, Printable(first),
-                        count == 1 ? "" : fmt::format(" and {} more", count - 1));
+  for (const auto& [why, modules] : ModulesByReason(apart)) {
+    text += fmt::format("  not fused: {} ({})\n", why, modules);
   }
   return text;
 }

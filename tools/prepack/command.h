@@ -143,6 +143,9 @@ namespace prepack::cli {
 // One "note: WHERE: MESSAGE" line per finding; empty when there are none.
 std::string FindingsText(const std::vector<Finding>& findings);
 
+// Of modules and their reasons: each reason, and the modules that share it: "NAME and 3 more".
+std::map<std::string, std::string> ModulesByReason(
+    const std::map<std::string, std::string>& reasons);
 // What was not fused on request, by reason: "not fused: WHY (MODULE and 31 more)".
 std::string ApartText(const std::map<std::string, std::string>& apart);
 

@@ -102,9 +102,9 @@ void PlanFlags::AddTo(CLI::App& command) {
           "--scheme", schemes,
           "Arithmetic of the kernel: auto (the default: what the checkpoint says), w4a16, "
           "w4a8, w8a8, w8a16, or bf16 (weights as any runtime loads them, whatever the CPU). With "
-          "PATTERN=, applies only to modules whose name matches "
-          "the regular expression. @FILE reads such lines from a file, as `prepack tune` writes "
-          "it. May be repeated; the last match decides")
+          "PATTERN=, applies only to modules whose name matches the regular expression. @FILE "
+          "reads such lines from a file, as `prepack tune` writes it. May be repeated; the last "
+          "match decides")
       ->check(Offers({"auto", "w4a16", "w4a8", "w8a8", "w8a16", "bf16"}))
       ->type_name("[PATTERN=]SCHEME")
       ->allow_extra_args(false);

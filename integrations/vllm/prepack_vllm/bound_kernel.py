@@ -45,12 +45,11 @@ def bind(module: PackedModule, geometry: Geometry, parts: Mapping[str, torch.Ten
     for part in layout.parts_of(geometry):
         shaped[part.name] = parts[part.name].reshape(part.shape)
     bias = parts.get("bias")
-    if layout.kernel is PlainBf16:
-        return _as_vllm_runs_it(shaped["weight"], None if bias is None else bias.to(dtype))
-    if layout.kernel is PlainBf16Conv1d:
-        return _as_vllm_runs_it(
-            shaped["weight"].t().contiguous(), None if bias is None else bias.to(dtype)
-        )
+    if layout.kernel in (PlainBf16, PlainBf16Conv1d):
+        weight = shaped["weight"]
+        if layout.kernel is PlainBf16Conv1d:
+            weight = weight.t().contiguous()
+        return _as_vllm_runs_it(weight, None if bias is None else bias.to(dtype))
     # As vLLM loads a model: what a kernel makes without naming a dtype gets this one.
     with set_default_torch_dtype(dtype):
         kernel = layout.kernel(geometry, shaped)

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/convert/module_request.h"
 #include "prepack/layouts/table.h"
-#include "prepack/model/dequantized_linear.h"
 
 namespace prepack {
 
@@ -82,10 +82,9 @@ void AskLayouts(const Plan& plan, LayoutChoice& choice) {
 }
 
 // The module as bf16, for the layouts that take bf16.
-void Dequantize(const Plan& plan, const QuantizedLinear& linear, LayoutChoice& choice) {
+void Dequantize(const Plan& plan, LayoutChoice& choice) {
   choice.dequantizes = true;
-  choice.request.scheme = Dequantized(linear)->scheme();
-  choice.request.reordered = false;
+  choice.request = InBf16(choice.request);
   AskLayouts(plan, choice);
 }
 
@@ -130,7 +129,7 @@ Result<LayoutChoice> ChooseLayout(const QuantizedLinear& linear, const PackReque
   choice.bf16_was_asked = choice.dequantizes && linear.scheme().code != CodeType::kBF16;
   AskLayouts(plan, choice);
   const bool may_dequantize = options.fallback == Fallback::kDequantize && !choice.dequantizes;
-  if (choice.chosen == nullptr && may_dequantize) Dequantize(plan, linear, choice);
+  if (choice.chosen == nullptr && may_dequantize) Dequantize(plan, choice);
   choice.note = NoteOf(choice);
   if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
     return std::move(status).In(fmt::format("module {}", linear.module()));

@@ -3,6 +3,7 @@
 #include "prepack/convert/module_request.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "prepack/base/float_convert.h"
@@ -70,6 +71,12 @@ std::string_view MixtureOf(std::string_view module) {
   return expert ? expert->mixture : std::string_view();
 }
 
+PackRequest InBf16(PackRequest request) {
+  request.scheme = DequantizedScheme(request.n, request.k);
+  request.reordered = false;
+  return request;
+}
+
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                                const Arithmetic& arithmetic, const PlanOptions& options,
                                const Plan& plan) {
@@ -87,10 +94,7 @@ Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLine
       .experts = ExpertsIn(linear),
       .exact_scales = options.exact_scales};
   asked.scheme.activations = arithmetic.activations;
-  if (arithmetic.in_bf16) {
-    asked.scheme = DequantizedScheme(linear.n(), linear.k());
-    asked.reordered = false;
-  }
+  if (arithmetic.in_bf16) asked = InBf16(std::move(asked));
   if (!plan.target->checkpoint) return asked;
   if (const auto known = plan.facts.find(&linear); known != plan.facts.end()) {
     asked.facts = known->second;

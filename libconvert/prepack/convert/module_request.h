@@ -11,11 +11,14 @@
 
 namespace prepack {
 
-// What the plan asks the layouts for, if the kernel computes so. Of the plan: the
-// target, the dtype of activations, and incomplete_mixtures. Errors come from reading the source.
+// What the plan asks the layouts for, if the kernel computes so. Of the plan: the target, the dtype
+// of activations, and incomplete_mixtures. Errors come from reading the source.
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                                const Arithmetic& arithmetic, const PlanOptions& options,
                                const Plan& plan);
+
+// The same for the dequantized module.
+PackRequest InBf16(PackRequest request);
 
 // "model.layers.3.mlp.experts" of one of its experts; empty for any other module.
 std::string_view MixtureOf(std::string_view module);

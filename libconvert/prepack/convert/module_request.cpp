@@ -94,7 +94,7 @@ Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLine
       .experts = ExpertsIn(linear),
       .exact_scales = options.exact_scales};
   asked.scheme.activations = arithmetic.activations;
-  if (arithmetic.in_bf16) asked = InBf16(std::move(asked));
+  if (arithmetic.in_bf16) asked = InBf16(asked);
   if (!plan.target->checkpoint) return asked;
   if (const auto known = plan.facts.find(&linear); known != plan.facts.end()) {
     asked.facts = known->second;

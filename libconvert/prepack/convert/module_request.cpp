@@ -3,7 +3,6 @@
 #include "prepack/convert/module_request.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/float_convert.h"

@@ -228,7 +228,7 @@ TEST_CASE("a layer of experts: operands are those that it multiplies, and slabs 
   const ModelInput input{.m = experts.tokens(), .dtype = DType::kBF16, .x = x};
   const auto model = Value(MakeKernelModel(kLayout, packed, input));
 
-  const std::vector<double> activations = model->Activations();
+  const std::vector<double> activations = AllActivations(*model, experts.tokens(), packed.k);
   CHECK(std::vector<float>(activations.begin(), activations.end()) == x);
   const auto codes = experts.file().Values<uint8_t>("w13");
   const auto scales = experts.file().Values<uint8_t>("s13");

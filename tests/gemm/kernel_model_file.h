@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,15 @@ inline std::vector<float> Floats(const GoldenFile& file, const std::string& name
     values.push_back(dtype == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits));
   }
   return values;
+}
+
+// What the kernel multiplies, [m, columns].
+inline std::vector<double> AllActivations(const KernelModel& model, uint64_t m, uint64_t columns) {
+  std::vector<double> x(m * columns);
+  for (uint64_t row = 0; row < m; ++row) {
+    model.CopyActivations(row, std::span(x).subspan(row * columns, columns));
+  }
+  return x;
 }
 
 // Owns what a PackedOperands points to.

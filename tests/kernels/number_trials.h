@@ -245,6 +245,18 @@ inline Trial digest_nibble_lines(const TrialShape& shape) {
                      });
 }
 
+inline Trial digest_quads(const TrialShape& shape) {
+  const size_t stride = 4 * kStripChannels + shape.in_gap;
+  const size_t factors = 4 * shape.cols;
+  return {.in_bytes = 2 * factors + StridedSize(shape.cols, 4 * kStripChannels, stride),
+          .out_bytes = kStripChannels * sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(As<uint32_t>(out), kStripChannels, 7);
+            kernels.digest_quads(As<int8_t>(in + 2 * factors), stride, shape.cols, As<int16_t>(in),
+                                 As<uint32_t>(out));
+          }};
+}
+
 inline Trial widen_quads(const TrialShape& shape) {
   const size_t stride = 4 * kStripChannels + shape.in_gap;
   return {.in_bytes = StridedSize(shape.cols, 4 * kStripChannels, stride),

@@ -382,6 +382,7 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"digest_small_steps", "digests of small steps", {.cols = 16384}},
     {"digest_nibbles", "digests of nibbles", {.cols = 2048}},
     {"digest_nibble_lines", "digests of nibbles, lines", {.cols = 256}},
+    {"digest_quads", "digests of fours of bytes", {.cols = 2048}},
     {"widen_quads", "fours of bytes", {.cols = 2048}},
 };
 

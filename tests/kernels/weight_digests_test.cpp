@@ -246,6 +246,28 @@ TEST_CASE("fields of bytes become small numbers, the lowest first") {
   }
 }
 
+TEST_CASE("digests of fours of bytes are those of their output channels") {
+  SplitMix64 random(15);
+  constexpr size_t kFours = 9;
+  constexpr size_t kStride = 4 * kStripChannels + 3;
+  std::vector<int8_t> quads(kFours * kStride);
+  for (int8_t& code : quads) code = static_cast<int8_t>(random.Next());
+  std::vector<int16_t> factors(4 * kFours);
+  for (int16_t& factor : factors) factor = static_cast<int16_t>(random.Next());
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<uint32_t> digests(kStripChannels, 5);
+    KernelsFor(isa).digest_quads(quads.data(), kStride, kFours, factors.data(), digests.data());
+    for (size_t i = 0; i < kStripChannels; ++i) {
+      uint32_t expected = 5;
+      for (size_t k = 0; k < factors.size(); ++k) {
+        const int32_t code = quads[k / 4 * kStride + 4 * i + k % 4];
+        expected += static_cast<uint32_t>(code * factors[k]);
+      }
+      CHECK(digests[i] == expected);
+    }
+  }
+}
+
 TEST_CASE("fours of bytes become pairs") {
   std::vector<int8_t> quads(70 + 64);
   for (size_t i = 0; i < quads.size(); ++i) quads[i] = static_cast<int8_t>(i * 37);

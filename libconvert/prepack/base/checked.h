@@ -42,6 +42,11 @@ inline bool SameBytes(std::span<const std::byte> a, std::span<const std::byte> b
   const size_t words = a.size() / kWord;
   for (size_t word = 0; word < words; word += kBlock) {
     const size_t at = word * kWord;
+    // Where hardware stops to look ahead: at the end of a page.
+    for (size_t line = 0; line < kBlock * kWord; line += 64) {
+      __builtin_prefetch(a.data() + at + kBlock * kWord + line);
+      __builtin_prefetch(b.data() + at + kBlock * kWord + line);
+    }
     if (DifferentBits(a.data() + at, b.data() + at, std::min(kBlock, words - word)) != 0) {
       return false;
     }

@@ -8,17 +8,36 @@
 namespace prepack {
 namespace {
 
+// The bits of numbers without a sign are in the order of the numbers, and compilers find their
+// largest several at a time.
 float LargestMagnitude(std::span<const float> row) {
-  float largest = 0;
-  for (const float value : row) largest = std::max(largest, std::abs(value));
-  return largest;
+  int32_t largest = 0;
+  for (const float value : row) {
+    largest = std::max(largest, std::bit_cast<int32_t>(value) & 0x7FFFFFFF);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+// As std::nearbyint where |value| < 2^22, in registers: the sum has no room for a fraction.
+float ToNearest(float value) {
+  constexpr float kShift = 0x1.8p23F;
+  return (value + kShift) - kShift;
 }
 
 // To the nearest integer, ties to even, in the range of s8. NaN becomes 0: the instruction yields
 // -2^31, and the store keeps its low byte.
 int16_t ToS8(float value) {
-  if (std::isnan(value)) return 0;
-  return static_cast<int16_t>(std::nearbyint(std::clamp(value, -128.0F, 127.0F)));
+  const float number = std::isnan(value) ? 0.0F : value;
+  return static_cast<int16_t>(ToNearest(std::clamp(number, -128.0F, 127.0F)));
+}
+
+// Appends `quantize` of each number of a row.
+template <typename Quantize>
+void AppendRow(std::span<const float> row, QuantizedRows& rows, const Quantize& quantize) {
+  const size_t first = rows.values.size();
+  rows.values.resize(first + row.size());
+  int16_t* to = &rows.values[first];
+  for (size_t i = 0; i < row.size(); ++i) to[i] = quantize(row[i]);
 }
 
 // Like CVTPS2DQ: -2^31 for NaN and for numbers that are out of range.
@@ -49,11 +68,13 @@ QuantizedRows QuantizeSgl(std::span<const float> x, uint64_t k, Halfway halfway)
     const std::span<const float> row = x.subspan(begin, k);
     const float largest = std::max(LargestMagnitude(row), kSmallest);
     const float inverse = 127.0F / largest;
-    for (const float value : row) {
-      const float scaled = value * inverse;
-      const float nearest =
-          halfway == Halfway::kToEven ? std::nearbyint(scaled) : std::round(scaled);
-      rows.values.push_back(static_cast<int16_t>(static_cast<int16_t>(nearest) + 128));
+    const auto shifted = [](float nearest) {
+      return static_cast<int16_t>(static_cast<int32_t>(nearest) + 128);
+    };
+    if (halfway == Halfway::kToEven) {
+      AppendRow(row, rows, [=](float value) { return shifted(ToNearest(value * inverse)); });
+    } else {
+      AppendRow(row, rows, [=](float value) { return shifted(std::round(value * inverse)); });
     }
     rows.scales.push_back(largest / 127.0F);
     rows.zero_points.push_back(128);
@@ -67,7 +88,7 @@ QuantizedRows QuantizeDynamic(std::span<const float> x, uint64_t k) {
     const std::span<const float> row = x.subspan(begin, k);
     const float scale = LargestMagnitude(row) / 127.0F;
     const float inverse = 1.0F / scale;
-    for (const float value : row) rows.values.push_back(ToS8(value * inverse));
+    AppendRow(row, rows, [=](float value) { return ToS8(value * inverse); });
     rows.scales.push_back(scale);
     rows.zero_points.push_back(0);
   }
@@ -82,9 +103,7 @@ QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k) {
     const float scale = (*greatest - *least) / 255.0F;
     const float inverse = 1.0F / scale;
     const float zero_point = std::nearbyint(-128.0F - *least / scale);
-    for (const float value : row) {
-      rows.values.push_back(ToS8(std::fma(value, inverse, zero_point)));
-    }
+    AppendRow(row, rows, [=](float value) { return ToS8(std::fma(value, inverse, zero_point)); });
     rows.scales.push_back(scale);
     rows.zero_points.push_back(ToS32(zero_point));
   }
@@ -95,9 +114,8 @@ QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale,
                              int32_t zero_point) {
   QuantizedRows rows;
   const float inverse = 1.0F / scale;
-  for (const float value : x) {
-    rows.values.push_back(ToS8(std::fma(value, inverse, static_cast<float>(zero_point))));
-  }
+  const auto zero = static_cast<float>(zero_point);
+  AppendRow(x, rows, [=](float value) { return ToS8(std::fma(value, inverse, zero)); });
   rows.scales.assign(x.size() / k, scale);
   rows.zero_points.assign(x.size() / k, zero_point);
   return rows;
@@ -109,7 +127,7 @@ QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k) {
   for (uint64_t begin = 0; begin < x.size(); begin += k) {
     const std::span<const float> row = x.subspan(begin, k);
     const float scale = std::max(LargestMagnitude(row) / 127.0F, kSmallest);
-    for (const float value : row) rows.values.push_back(ToS8(value / scale));
+    AppendRow(row, rows, [=](float value) { return ToS8(value / scale); });
     rows.scales.push_back(scale);
     rows.zero_points.push_back(0);
   }
@@ -123,7 +141,7 @@ QuantizedRows QuantizeKt(std::span<const float> x, uint64_t k) {
     const std::span<const float> row = x.subspan(begin, k);
     const float scale = LargestMagnitude(row) * kInverse127;
     const float inverse = scale != 0 ? 1.0F / scale : 0.0F;
-    for (const float value : row) rows.values.push_back(ToS8(value * inverse));
+    AppendRow(row, rows, [=](float value) { return ToS8(value * inverse); });
     rows.scales.push_back(scale);
     rows.zero_points.push_back(0);
   }

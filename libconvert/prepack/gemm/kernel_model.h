@@ -113,7 +113,7 @@ class KernelModel {
   // The operands as the kernel multiplies them, after it has decoded, quantized and rounded them.
   // Multiplied in f64 they give what the kernel would compute without rounding its sums; what it
   // computes instead is its own noise. A bias is not part of either.
-  virtual std::vector<double> Activations() const = 0;  // in the shape of x
+  virtual void CopyActivations(uint64_t m, std::span<double> row) const = 0;  // all columns of x
   virtual double Activation(uint64_t m, uint64_t column) const = 0;
   // Output channels from n0 on, as many as w [rows, K] holds.
   virtual void Weights(uint64_t n0, std::span<double> w) const = 0;

@@ -39,10 +39,9 @@ class Fp8W8A8Model final : public FloatModel {
     }
   }
 
-  std::vector<double> Activations() const override {
-    std::vector<double> x = FloatModel::Activations();
-    for (uint64_t i = 0; i < x.size(); ++i) x[i] *= static_cast<double>(x_scales_[i / columns()]);
-    return x;
+  void CopyActivations(uint64_t m, std::span<double> row) const override {
+    FloatModel::CopyActivations(m, row);
+    for (double& x : row) x *= static_cast<double>(x_scales_[m]);
   }
   double Activation(uint64_t m, uint64_t column) const override {
     return FloatModel::Activation(m, column) * static_cast<double>(x_scales_[m]);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "prepack/gemm/kernel_model.h"
@@ -39,27 +40,57 @@ class Int4W4A8Model final : public IntegerModel {
            n % kW4A8Channels;
   }
 
-  // A run of input channels is a block.
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
+  // The codes of a strip, four input channels of each output channel after the other.
+  static constexpr uint64_t kFourInputs = 4 * kStripChannels;
+  using Codes = std::array<std::byte, kW4A8MaxBlockK / 4 * kFourInputs>;
+
+  // A run of input channels is a block, or a part of one. In it lie four input channels of eight
+  // output channels in the low halves of 32 bytes, of the next eight in the high ones.
+  Quads SplitCodes(const ModelPiece& piece, Codes& codes) const {
     static_assert(kStripChannels == 16 && kW4A8MaxBlockK <= kRunInputs);
-    const uint64_t block = piece.k0 / segment();
-    const std::byte* codes =
-        packed().weight.data() + BlockStart(piece.n0, block) + piece.n0 % kW4A8Channels * 2;
+    constexpr uint64_t kHalf = kFourInputs / 2;
+    const std::byte* from = packed().weight.data() + BlockStart(piece.n0, piece.k0 / segment()) +
+                            piece.n0 % kW4A8Channels * 2 + piece.k0 % segment() * kW4A8Channels / 2;
+    std::byte* to = codes.data();
+    for (uint64_t j = 0; j < piece.inputs; j += 4, from += 2 * kHalf, to += kFourInputs) {
+      for (uint64_t i = 0; i < kHalf; ++i) {
+        to[i] = from[i] & std::byte{15};
+        to[kHalf + i] = from[i] >> 4;
+      }
+    }
+    return {.bytes = codes.data(), .stride = kFourInputs};
+  }
+
+  std::array<int16_t, kStripChannels> ZerosOf(const ModelPiece& piece) const {
     std::array<int16_t, kStripChannels> zeros{};
     for (uint64_t i = 0; i < kStripChannels; ++i) {
       const uint64_t parameter = Parameter(piece.n0 + i, piece.k0);
       zeros[i] = static_cast<int16_t>(LoadS8(packed().zero_point, parameter));
     }
-    // Four input channels of eight output channels in the low halves of 32 bytes, of the next eight
-    // in the high ones.
-    for (uint64_t j = 0; j < piece.inputs; ++j) {
-      for (uint64_t i = 0; i < 8; ++i) {
-        const int both = std::to_integer<int>(codes[j / 4 * 64 + i * 4 + j % 4]);
-        int16_t* to = w + (j / 2 * kStripChannels + i) * 2 + j % 2;
-        to[0] = static_cast<int16_t>((both & 15) - zeros[i]);
-        to[16] = static_cast<int16_t>((both >> 4) - zeros[i + 8]);
+    return zeros;
+  }
+
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    Codes codes;
+    DecodeQuads(SplitCodes(piece, codes), piece, w);
+    const std::array<int16_t, kStripChannels> zeros = ZerosOf(piece);
+    for (uint64_t j = 0; j < piece.inputs; j += 2) {
+      for (uint64_t i = 0; i < 2 * kStripChannels; ++i, ++w) {
+        *w = static_cast<int16_t>(*w - zeros[i / 2]);
       }
     }
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    Codes codes;
+    DigestQuads(SplitCodes(strip, codes), strip, factors, digests);
+    const int32_t all = std::accumulate(factors, factors + strip.inputs, 0);
+    const std::array<int16_t, kStripChannels> zeros = ZerosOf(strip);
+    for (uint64_t i = 0; i < kStripChannels; ++i) {
+      digests[i] -= static_cast<uint32_t>(all * zeros[i]);
+    }
+    return true;
   }
 
   void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {

@@ -25,10 +25,19 @@ class Int8VnniModel final : public ChannelModel {
     return n / kInt8VnniChannels * kInt8VnniChannels * (k() + sizeof(int32_t));
   }
 
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
+  Quads QuadsOf(const ModelPiece& piece) const {
     const uint64_t start = BlockStart(piece.n0) + piece.n0 % kInt8VnniChannels * 4;
     constexpr uint64_t kStride = kInt8VnniChannels * 4;
-    DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * kStride, kStride, piece, w);
+    return {.bytes = packed().weight.data() + start + piece.k0 / 4 * kStride, .stride = kStride};
+  }
+
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    DecodeQuads(QuadsOf(piece), piece, w);
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    return DigestQuads(QuadsOf(strip), strip, factors, digests);
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {
@@ -77,17 +86,34 @@ class ZentorchDa8W4Model final : public IntegerModel {
       : IntegerModel(packed, input, QuantizeFor(packed, input), packed.group_size) {}
 
  private:
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
+  // Rows of weights, kRunInputs apart.
+  using Rows = std::array<int8_t, kStripChannels * kRunInputs>;
+
+  // K and the group size are multiples of four.
+  void SplitRows(const ModelPiece& piece, Rows& rows) const {
     for (uint64_t i = 0; i < piece.rows; ++i) {
-      // K and the group size are even.
       const std::byte* bytes = packed().weight.data() + ((piece.n0 + i) * k() + piece.k0) / 2;
+      // Fours of bits with a sign, plus 8.
+      std::array<uint8_t, kRunInputs / 2> moved;
       for (uint64_t j = 0; j < piece.inputs / 2; ++j) {
-        const int both = std::to_integer<int>(bytes[j]);
-        int16_t* pair = w + (j * kStripChannels + i) * 2;
-        pair[0] = static_cast<int16_t>(SignedNibble(both & 15));
-        pair[1] = static_cast<int16_t>(SignedNibble(both >> 4));
+        moved[j] = std::to_integer<uint8_t>(bytes[j] ^ std::byte{0x88});
       }
+      kernels().split_small_fields(moved.data(), piece.inputs / 2, 4, 8, &rows[i * kRunInputs]);
     }
+  }
+
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    Rows rows{};
+    SplitRows(piece, rows);
+    DecodeRows(rows.data(), kRunInputs, piece, w);
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    Rows rows;
+    SplitRows(strip, rows);
+    DigestRows(rows.data(), kRunInputs, strip, factors, digests);
+    return true;
   }
 
   void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {
@@ -111,6 +137,12 @@ class ZentorchInt8Model : public ChannelModel {
  private:
   void Decode(const ModelPiece& piece, int16_t* w) const override {
     DecodeRowsOfBytes(packed(), piece, w);
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    DigestRowsOfBytes(packed(), strip, factors, digests);
+    return true;
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override { return Scaled(m, n, sum); }
@@ -152,11 +184,20 @@ class ZentorchInt8DlpModel final : public ZentorchInt8Model {
   }
 
   // A strip lies in one panel: both begin at multiples of 16.
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
+  Quads QuadsOf(const ModelPiece& piece) const {
     const Panel panel = PanelOf(piece.n0);
     const uint64_t start = panel.start * shape_.k4 + (piece.n0 - panel.start) * 4;
     const uint64_t stride = panel.width * 4;
-    DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * stride, stride, piece, w);
+    return {.bytes = packed().weight.data() + start + piece.k0 / 4 * stride, .stride = stride};
+  }
+
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    DecodeQuads(QuadsOf(piece), piece, w);
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    return DigestQuads(QuadsOf(strip), strip, factors, digests);
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {

@@ -59,11 +59,32 @@ class KtAmxInt8Model final : public ChannelModel {
   void Decode(const ModelPiece& piece, int16_t* w) const override {
     static_assert(kStripChannels == 16 && kRunInputs % kKtTileInputs == 0);
     for (uint64_t j = 0; j < piece.inputs; j += kKtTileInputs) {
-      ModelPiece half = piece;
-      half.k0 = piece.k0 + j;
-      half.inputs = std::min(kKtTileInputs, piece.inputs - j);
-      DecodeQuads(HalfTile(piece.n0, half.k0), 4 * kStripChannels, half, w + j * kStripChannels);
+      const ModelPiece half = HalfOf(piece, j);
+      DecodeQuads(QuadsOf(half), half, w + j * kStripChannels);
     }
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    for (uint64_t j = 0; j < strip.inputs; j += kKtTileInputs) {
+      const ModelPiece half = HalfOf(strip, j);
+      if (!DigestQuads(QuadsOf(half), half, factors + j, digests)) return false;
+    }
+    return true;
+  }
+
+  // What lies in one tile, from input channel j of the piece on.
+  static ModelPiece HalfOf(const ModelPiece& piece, uint64_t j) {
+    return {.n0 = piece.n0,
+            .rows = piece.rows,
+            .k0 = piece.k0 + j,
+            .inputs = std::min(kKtTileInputs, piece.inputs - j)};
+  }
+
+  Quads QuadsOf(const ModelPiece& half) const {
+    constexpr uint64_t kStride = 4 * kStripChannels;
+    return {.bytes = HalfTile(half.n0, half.k0) + half.k0 % kKtTileInputs / 4 * kStride,
+            .stride = kStride};
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {

@@ -39,12 +39,9 @@ class Mxfp4Model final : public FloatModel {
       : FloatModel(packed, input, Swapped(packed, input), packed.k),
         inputs_(input.slab ? input.slab->inputs : packed.k) {}
 
-  std::vector<double> Activations() const override {
-    std::vector<double> x = FloatModel::Activations();
-    for (uint64_t row = 0; row < m(); ++row) {
-      SwapPairs(std::span(x).subspan(row * columns(), inputs_));
-    }
-    return x;
+  void CopyActivations(uint64_t row, std::span<double> x) const override {
+    FloatModel::CopyActivations(row, x);
+    SwapPairs(x.first(inputs_));
   }
 
   double Activation(uint64_t row, uint64_t column) const override {

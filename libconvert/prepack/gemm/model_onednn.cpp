@@ -147,6 +147,12 @@ class PlainRowsModel final : public PlainModel {
   void Decode(const ModelPiece& piece, int16_t* w) const override {
     DecodeRowsOfBytes(packed(), piece, w);
   }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    DigestRowsOfBytes(packed(), strip, factors, digests);
+    return true;
+  }
 };
 
 // Weights [K, N].
@@ -192,10 +198,19 @@ class BlockedModel final : public OneDnnW8A8Model {
   }
 
   // A strip lies in one row of tiles; each tile has kTile / 4 lines of fours.
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
+  Quads QuadsOf(const ModelPiece& piece) const {
     const uint64_t start = piece.n0 / kTile * kTile * Padded(k()) + piece.n0 % kTile * 4;
     constexpr uint64_t kStride = kTile * 4;
-    DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * kStride, kStride, piece, w);
+    return {.bytes = packed().weight.data() + start + piece.k0 / 4 * kStride, .stride = kStride};
+  }
+
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    DecodeQuads(QuadsOf(piece), piece, w);
+  }
+
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
+                   uint32_t* digests) const override {
+    return DigestQuads(QuadsOf(strip), strip, factors, digests);
   }
 };
 

@@ -93,6 +93,8 @@ struct StripModel<X, Sum>::Scratch {
   std::vector<X, PageAllocator<X>> w;         // a run of each strip
   std::vector<Sum, PageAllocator<Sum>> sums;  // [M, kModelBlock]
   std::vector<StripRow<X, Sum>> dense;        // of one strip
+  // Sums of the weights of a segment, where rows that are nearly all zero have bases.
+  std::array<Sum, kModelBlock> columns;
   // None: no digests are wanted.
   const DigestFactors* factors = nullptr;
   uint64_t digested_from = 0;     // the first output channel
@@ -158,12 +160,9 @@ void StripModel<X, Sum>::MultiplyDense(const ModelPiece& strip, uint64_t column,
 template <typename X, typename Sum>
 void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
                                         Scratch& scratch) const {
-  if (rows_.sparse.empty()) return;
   if (has_bases_) {
     const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
-    for (const SparseModelRow<X>& row : rows_.sparse) {
-      AddBase(row.base, columns, &scratch.sums[row.m * kModelBlock + column]);
-    }
+    AddBase(X{1}, columns, &scratch.columns[column]);
   }
   const uint64_t first = strip.k0 - slab_.k0;  // column of x
   for (const SparseEntry& entry : EntriesOf(strip)) {
@@ -218,7 +217,7 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
                            .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
                            .k0 = run.k0,
                            .inputs = run.inputs};
-    if (inside && DigestsCodes(strip, scratch)) {
+    if (inside && DigestsCodes(strip, i, scratch)) {
       DecodeAndMultiplyFew(strip, i, scratch);
       continue;
     }
@@ -251,11 +250,35 @@ void StripModel<X, Sum>::Digest(const ModelPiece& strip, Scratch& scratch) const
 
 // The same, where the weights themselves are wanted of few input channels only.
 template <typename X, typename Sum>
-bool StripModel<X, Sum>::DigestsCodes(const ModelPiece& strip, Scratch& scratch) const {
-  const bool few = rows_.dense.empty() && !has_bases_;
-  if (scratch.factors == nullptr || !few || strip.rows != kStripChannels) return false;
-  return DigestCodes(strip, &scratch.factors->narrow[strip.k0 - slab_.k0],
-                     &scratch.digests[strip.n0 - scratch.digested_from]);
+bool StripModel<X, Sum>::DigestsCodes(const ModelPiece& strip, uint64_t column,
+                                      Scratch& scratch) const {
+  const bool few = rows_.dense.empty() && strip.rows == kStripChannels;
+  if (scratch.factors == nullptr || !few) return false;
+  if (!DigestCodes(strip, &scratch.factors->narrow[strip.k0 - slab_.k0],
+                   &scratch.digests[strip.n0 - scratch.digested_from])) {
+    return false;
+  }
+  if constexpr (std::is_integral_v<X>) {
+    static constexpr auto kOnes = [] {
+      std::array<X, kRunInputs + 1> ones{};
+      ones.fill(1);
+      return ones;
+    }();
+    if (has_bases_) {
+      DigestCodes(strip, kOnes.data(), reinterpret_cast<uint32_t*>(&scratch.columns[column]));
+    }
+  }
+  return true;
+}
+
+// What zero became, in all input channels of a segment.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::AddBases(const ModelPiece& segment, Scratch& scratch) const {
+  for (const SparseModelRow<X>& row : rows_.sparse) {
+    AddBase(row.base, std::span(scratch.columns).first(segment.rows),
+            &scratch.sums[row.m * kModelBlock]);
+  }
+  scratch.columns.fill(0);
 }
 
 template <typename X, typename Sum>
@@ -287,6 +310,7 @@ Status StripModel<X, Sum>::RunAll(uint64_t n0, std::span<float> y, Scratch& scra
   const uint64_t width = y.size() / m_;
   scratch.w.resize(kStripSize);
   scratch.sums.assign(m_ * kModelBlock, Sum{0});
+  scratch.columns.fill(0);
   scratch.dense.resize(rows_.dense.size());
   std::vector<float> results(m_ * kModelBlock);
   for (uint64_t first = 0; first < width; first += kModelBlock) {
@@ -302,8 +326,9 @@ Status StripModel<X, Sum>::RunAll(uint64_t n0, std::span<float> y, Scratch& scra
       // Folds of zeros change nothing, except the first and the last, which add the bias.
       const bool counts = !zeros_outside_ || Touches(begin, end) || begin == 0 || end == packed_.k;
       if (!counts) continue;
-      Fold({.n0 = run.n0, .rows = run.rows, .k0 = begin, .inputs = end - begin},
-           scratch.sums.data(), results.data());
+      const ModelPiece segment{.n0 = run.n0, .rows = run.rows, .k0 = begin, .inputs = end - begin};
+      if (has_bases_) AddBases(segment, scratch);
+      Fold(segment, scratch.sums.data(), results.data());
       std::ranges::fill(scratch.sums, Sum{0});
     }
     for (uint64_t m = 0; m < m_; ++m) {
@@ -345,8 +370,8 @@ FloatModel::FloatModel(const PackedOperands& packed, const ModelInput& input, st
 FloatModel::FloatModel(const PackedOperands& packed, const ModelInput& input)
     : FloatModel(packed, input, {input.x.begin(), input.x.end()}, packed.k) {}
 
-std::vector<double> FloatModel::Activations() const {
-  return {values().begin(), values().end()};
+void FloatModel::CopyActivations(uint64_t m, std::span<double> row) const {
+  std::ranges::copy(values().subspan(m * columns(), columns()), row.begin());
 }
 
 void FloatModel::Fold(const ModelPiece& segment, const float* sums, float* results) const {
@@ -398,17 +423,11 @@ void IntegerModel::FoldGroup(const ModelPiece& group, const int32_t* sums, float
   }
 }
 
-std::vector<double> IntegerModel::Activations() const {
-  std::vector<double> x;
-  x.reserve(values().size());
-  for (uint64_t row = 0; row < m(); ++row) {
-    const auto scale = static_cast<double>(token_scales_[row]);
-    const int64_t zero = token_zeros_[row];
-    std::ranges::transform(
-        values().subspan(row * columns(), columns()), std::back_inserter(x),
-        [=](int16_t value) { return static_cast<double>(value - zero) * scale; });
-  }
-  return x;
+void IntegerModel::CopyActivations(uint64_t m, std::span<double> row) const {
+  const auto scale = static_cast<double>(token_scales_[m]);
+  const int64_t zero = token_zeros_[m];
+  std::ranges::transform(values().subspan(m * columns(), columns()), row.begin(),
+                         [=](int16_t value) { return static_cast<double>(value - zero) * scale; });
 }
 
 ChannelModel::ChannelModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x)
@@ -427,7 +446,8 @@ void ChannelModel::Fold(const ModelPiece& segment, const int32_t* sums, float* r
   }
 }
 
-void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w) {
+void DecodeQuads(const Quads& packed, const ModelPiece& piece, int16_t* w) {
+  const auto [bytes, stride] = packed;
   constexpr uint64_t kPairs = 2 * kStripChannels;  // of two input channels
   if (piece.rows == kStripChannels) {
     Kernels().widen_quads(reinterpret_cast<const int8_t*>(bytes), stride, CeilDiv(piece.inputs, 4),
@@ -446,26 +466,56 @@ void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piec
   }
 }
 
-void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w) {
+bool DigestQuads(const Quads& packed, const ModelPiece& strip, const int16_t* factors,
+                 uint32_t* digests) {
+  if (strip.inputs % 4 != 0) return false;
+  Kernels().digest_quads(reinterpret_cast<const int8_t*>(packed.bytes), packed.stride,
+                         strip.inputs / 4, factors, digests);
+  return true;
+}
+
+void DecodeRows(const int8_t* rows, uint64_t stride, const ModelPiece& piece, int16_t* w) {
   if (piece.inputs % 4 == 0) {
     std::array<int8_t, kRunInputs * kStripChannels> quads{};
-    Kernels().transpose_words(packed.weight.data() + piece.n0 * packed.k + piece.k0, packed.k,
-                              piece.rows, piece.inputs / 4,
-                              reinterpret_cast<std::byte*>(quads.data()), 4 * kStripChannels);
+    Kernels().transpose_words(reinterpret_cast<const std::byte*>(rows), stride, piece.rows,
+                              piece.inputs / 4, reinterpret_cast<std::byte*>(quads.data()),
+                              4 * kStripChannels);
     Kernels().widen_quads(quads.data(), 4 * kStripChannels, piece.inputs / 4, w);
     return;
   }
-  for (uint64_t i = 0; i < piece.rows; ++i) {
-    const auto* row = reinterpret_cast<const int8_t*>(packed.weight.data()) +
-                      (piece.n0 + i) * packed.k + piece.k0;
+  for (uint64_t i = 0; i < piece.rows; ++i, rows += stride) {
     uint64_t j = 0;
     for (; j + 2 <= piece.inputs; j += 2) {
       int16_t* pair = w + j * kStripChannels + 2 * i;
-      pair[0] = Widened(row[j]);
-      pair[1] = Widened(row[j + 1]);
+      pair[0] = Widened(rows[j]);
+      pair[1] = Widened(rows[j + 1]);
     }
-    if (j < piece.inputs) w[j * kStripChannels + 2 * i] = Widened(row[j]);
+    if (j < piece.inputs) w[j * kStripChannels + 2 * i] = Widened(rows[j]);
   }
+}
+
+void DigestRows(const int8_t* rows, uint64_t stride, const ModelPiece& strip,
+                const int16_t* factors, uint32_t* digests) {
+  for (uint64_t i = 0; i < strip.rows; ++i, rows += stride) {
+    digests[i] += Kernels().digest_small_steps(rows, strip.inputs, factors);
+  }
+}
+
+namespace {
+
+const int8_t* RowsOf(const PackedOperands& packed, const ModelPiece& piece) {
+  return reinterpret_cast<const int8_t*>(packed.weight.data()) + piece.n0 * packed.k + piece.k0;
+}
+
+}  // namespace
+
+void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w) {
+  DecodeRows(RowsOf(packed, piece), packed.k, piece, w);
+}
+
+void DigestRowsOfBytes(const PackedOperands& packed, const ModelPiece& strip,
+                       const int16_t* factors, uint32_t* digests) {
+  DigestRows(RowsOf(packed, strip), packed.k, strip, factors, digests);
 }
 
 }  // namespace prepack

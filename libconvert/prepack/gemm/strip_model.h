@@ -100,7 +100,8 @@ class StripModel : public KernelModel {
   Status RunAll(uint64_t n0, std::span<float> y, Scratch& scratch) const;
   void AddRun(const ModelPiece& run, Scratch& scratch) const;
   void Digest(const ModelPiece& strip, Scratch& scratch) const;
-  bool DigestsCodes(const ModelPiece& strip, Scratch& scratch) const;
+  bool DigestsCodes(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  void AddBases(const ModelPiece& segment, Scratch& scratch) const;
   void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplyOutside(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
@@ -136,7 +137,7 @@ class FloatModel : public StripModel<float, float> {
   // One sum over all input channels of x as it is given.
   FloatModel(const PackedOperands& packed, const ModelInput& input);
 
-  std::vector<double> Activations() const override;
+  void CopyActivations(uint64_t m, std::span<double> row) const override;
   double Activation(uint64_t m, uint64_t column) const override {
     return static_cast<double>(values()[m * columns() + column]);
   }
@@ -170,7 +171,7 @@ class IntegerModel : public StripModel<int16_t, int32_t> {
   IntegerModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x,
                uint64_t segment);
 
-  std::vector<double> Activations() const final;
+  void CopyActivations(uint64_t m, std::span<double> row) const final;
   double Activation(uint64_t m, uint64_t column) const final {
     return static_cast<double>(values()[m * columns() + column] - token_zeros_[m]) *
            static_cast<double>(token_scales_[m]);
@@ -210,12 +211,26 @@ constexpr int16_t Widened(int8_t value) {
   return static_cast<int16_t>(static_cast<int>(value));
 }
 
-// Decodes signed bytes that lie in fours of input channels: value (i, j) of the piece at
+// Signed bytes that lie in fours of input channels: value (i, j) of a piece at
 // j / 4 * stride + 4 * i + j % 4. The last four must be whole.
-void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w);
+struct Quads {
+  const std::byte* bytes;
+  uint64_t stride;
+};
+void DecodeQuads(const Quads& packed, const ModelPiece& piece, int16_t* w);
+// See StripModel::DigestCodes.
+bool DigestQuads(const Quads& packed, const ModelPiece& strip, const int16_t* factors,
+                 uint32_t* digests);
 
-// Decodes signed bytes [N, K].
+// Signed bytes of one output channel after the other, `stride` apart: from the first of the piece.
+void DecodeRows(const int8_t* rows, uint64_t stride, const ModelPiece& piece, int16_t* w);
+void DigestRows(const int8_t* rows, uint64_t stride, const ModelPiece& strip,
+                const int16_t* factors, uint32_t* digests);
+
+// The same of signed bytes [N, K].
 void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w);
+void DigestRowsOfBytes(const PackedOperands& packed, const ModelPiece& strip,
+                       const int16_t* factors, uint32_t* digests);
 
 // a + b in the int32 arithmetic of the kernels, which wraps.
 constexpr int32_t WrappingAdd(int32_t a, int32_t b) {

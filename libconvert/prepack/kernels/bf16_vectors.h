@@ -47,6 +47,26 @@ constexpr size_t kVectorFloats = sizeof(Floats) / sizeof(float);
   return PREPACK_MM(set1_epi32)(static_cast<int32_t>(number));
 }
 
+[[gnu::always_inline]] inline Vector Sum32(Vector a, Vector b) {
+  return PREPACK_MM(add_epi32)(a, b);
+}
+
+[[gnu::always_inline]] inline Vector BitsOf(Floats values) {
+#ifdef PREPACK_AVX512
+  return _mm512_castps_si512(values);
+#else
+  return _mm256_castps_si256(values);
+#endif
+}
+
+[[gnu::always_inline]] inline bool IsZero(Vector bits) {
+#ifdef PREPACK_AVX512
+  return _mm512_test_epi32_mask(bits, bits) == 0;
+#else
+  return _mm256_testz_si256(bits, bits) != 0;
+#endif
+}
+
 // Ones where a < b, both below 2^31.
 [[gnu::always_inline]] inline Vector AllOnesIfLess(Vector a, Vector b) {
   const Vector sign = PREPACK_MM(srli_epi32)(PREPACK_MM(sub_epi32)(a, b), 31);
@@ -82,6 +102,32 @@ template <Bf16Rounding kRounding>
   const Vector nan = AllOnesIfLess(Numbers32(0x7F800000), magnitude);
   rounded = Or(AndNot(nan, rounded), And(nan, Or(bits, Numbers32(0x400000))));
   return And(rounded, Numbers32(0xFFFF0000));
+}
+
+// A scale is ordinary if its products with whole numbers of up to 512 are zero or finite and
+// normal: kNearestOfFinite rounds these as the other ways do.
+inline bool AreOrdinary(const float* scales, size_t count) {
+  bool ordinary = true;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t magnitude = BitsOf(scales[i]) & 0x7FFFFFFFU;
+    ordinary &= magnitude >= BitsOf(0x1p-120F) && magnitude <= BitsOf(0x1p+100F);
+  }
+  return ordinary;
+}
+
+inline bool AreOrdinary(const NibbleScales& scales) {
+  Vector strange = Numbers32(0);
+  for (size_t i = 0; i < kStripChannels; i += kVectorFloats) {
+    const Vector magnitude = And(Load(scales.scales + i), Numbers32(0x7FFFFFFF));
+    strange = Or(strange, AllOnesIfLess(magnitude, Numbers32(BitsOf(0x1p-120F))));
+    strange = Or(strange, AllOnesIfLess(Numbers32(BitsOf(0x1p+100F)), magnitude));
+    const Vector zero = Load(scales.zeros + i);
+    const Vector away = And(zero, Numbers32(0x7FFFFFFF));
+    strange = Or(strange, AllOnesIfLess(Numbers32(BitsOf(256.0F)), away));
+    const Vector whole = PREPACK_MM(cvttps_epi32)(PREPACK_MM(loadu_ps)(scales.zeros + i));
+    strange = Or(strange, Xor(zero, BitsOf(PREPACK_MM(cvtepi32_ps)(whole))));
+  }
+  return IsZero(strange);
 }
 
 #endif

@@ -31,6 +31,11 @@ using DigestNibblesFn = void(const uint8_t* codes, size_t stride, size_t count,
                              const NibbleScales& scales, const int16_t* factors, uint32_t* digests);
 using DigestNibbleLinesFn = DigestNibblesFn;
 
+// As WidenQuads, and then the digests of whole numbers, four factors for each four input channels:
+// adds to digests[i] that of output channel i.
+using DigestQuadsFn = void(const int8_t* quads, size_t stride, size_t count, const int16_t* factors,
+                           uint32_t* digests);
+
 }  // namespace prepack
 
 #endif  // PREPACK_KERNELS_CODE_DIGESTS_H_

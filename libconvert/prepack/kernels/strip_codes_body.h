@@ -64,18 +64,6 @@ struct NibbleRegisters {
           Numbers32(scales.flip)};
 }
 
-// Can products of these be numbers that are no multiple of 2^-126, or not finite?
-inline bool AreOrdinary(const NibbleScales& scales) {
-  bool ordinary = true;
-  for (size_t i = 0; i < kStripChannels; ++i) {
-    const float magnitude = __builtin_fabsf(scales.scales[i]);
-    const float zero = scales.zeros[i];
-    ordinary = ordinary && magnitude >= 0x1p-120F && magnitude <= 0x1p+100F && zero >= -256 &&
-               zero <= 256 && zero == static_cast<float>(static_cast<int>(zero));
-  }
-  return ordinary;
-}
-
 // kRound: 0 not, 1 numbers that need no care, 2 any.
 template <int kRound>
 [[gnu::always_inline]] inline void StoreScaled(Vector nibbles, const NibbleRegisters& scales,
@@ -85,11 +73,7 @@ template <int kRound>
   if constexpr (kRound == 0) {
     PREPACK_MM(storeu_ps)(w, product);
   } else {
-#ifdef PREPACK_AVX512
-    const Vector bits = _mm512_castps_si512(product);
-#else
-    const Vector bits = _mm256_castps_si256(product);
-#endif
+    const Vector bits = BitsOf(product);
     Store(w, kRound == 1 ? And(RoundedUp(bits), Numbers32(0xFFFF0000))
                          : ToBF16<Bf16Rounding::kByInstruction>(bits));
   }

@@ -62,20 +62,8 @@ void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint
 
 namespace {
 
-[[gnu::always_inline]] inline Vector BitsOf(Floats values) {
-#ifdef PREPACK_AVX512
-  return _mm512_castps_si512(values);
-#else
-  return _mm256_castps_si256(values);
-#endif
-}
-
 [[gnu::always_inline]] inline Vector Multiply32(Vector a, Vector b) {
   return PREPACK_MM(mullo_epi32)(a, b);
-}
-
-[[gnu::always_inline]] inline Vector Sum32(Vector a, Vector b) {
-  return PREPACK_MM(add_epi32)(a, b);
 }
 
 template <Bf16Rounding kRounding>

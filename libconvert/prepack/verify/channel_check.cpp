@@ -54,9 +54,11 @@ Status ChannelCheck::Run(WeightRounding judged, uint64_t n0, uint64_t channels,
 
 // For each group an input channel of the packed module that is in it.
 void ChannelCheck::FindGroupInputs(ChannelScratch& scratch) const {
-  const std::vector<uint64_t>& group_of = scratch.truth.group_of;
-  scratch.group_inputs.assign(scratch.truth.scales.size() / scratch.truth.digests.size(), kNoInput);
-  for (uint64_t i = 0; i < group_of.size(); ++i) scratch.group_inputs[group_of[i]] = PlaceOf(i);
+  const ChannelPanelTruth& truth = scratch.truth;
+  scratch.group_inputs.assign(truth.scales.size() / truth.digests.size(), kNoInput);
+  for (const uint64_t end : truth.run_ends) {
+    scratch.group_inputs[truth.group_of[end - 1]] = PlaceOf(end - 1);
+  }
 }
 
 bool ChannelCheck::SameScales(uint64_t n0, uint64_t channel, const ChannelScratch& scratch) const {

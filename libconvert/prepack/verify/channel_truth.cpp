@@ -13,11 +13,9 @@
 namespace prepack {
 namespace {
 
-// Weights that are decoded at a time: a quarter of a MiB, of floats and of small steps.
-constexpr uint64_t kPieceWeights = uint64_t{1} << 16;
-constexpr uint64_t kSmallPieceWeights = uint64_t{1} << 18;
-// Channels of a piece are a multiple of this: AWQ stores eight in a word.
-constexpr uint64_t kPieceUnit = 8;
+// Weights that are decoded at a time, as floats and as small steps.
+constexpr uint64_t kPieceWeights = kPieceBytes / sizeof(float);
+constexpr uint64_t kSmallPieceWeights = kPieceBytes;
 
 DigestFactors MakeFactors(uint64_t k) {
   SplitMix64 random(k);
@@ -46,6 +44,9 @@ ChannelTruth::ChannelTruth(const GemmTruth& truth, WeightRounding rounding, bool
   }
   packed_factors_.wide.push_back(1);
   packed_factors_.narrow.push_back(1);
+  for (uint64_t row = 0; row < truth.kernel_hot().size(); ++row) {
+    for (const HotInput& input : truth.kernel_hot()[row]) hot_.push_back({row, input});
+  }
 }
 
 namespace {
@@ -150,21 +151,26 @@ uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> steps, std::span<cons
 void ChannelTruth::AddHotProducts(WeightRounding judged, uint64_t channel,
                                   std::span<const float> scales, double* y, uint64_t width,
                                   ChannelPanelTruth& panel) const {
-  panel.hot_steps.clear();
-  panel.hot_scales.clear();
-  for (const std::vector<HotInput>& row : truth_.kernel_hot()) {
-    for (const HotInput& hot : row) {
-      panel.hot_steps.push_back(panel.decoded.Step(channel, hot.k));
-      panel.hot_scales.push_back(scales[panel.group_of[hot.k]]);
-    }
+  for (size_t i = 0; i < hot_.size(); ++i) {
+    panel.hot_steps[i] = panel.decoded.Step(channel, hot_[i].input.k);
+    panel.hot_scales[i] = scales[panel.hot_groups[i]];
   }
-  panel.hot_weights.resize(panel.hot_steps.size());
   FillKernelWeights(judged, to_f16_, panel.hot_steps, panel.hot_scales, panel.hot_weights);
-  const double* weight = panel.hot_weights.data();
-  for (const std::vector<HotInput>& row : truth_.kernel_hot()) {
-    for (const HotInput& hot : row) *y += hot.value * *weight++;
-    y += width;
+  for (size_t i = 0; i < hot_.size(); ++i) {
+    y[hot_[i].row * width] += hot_[i].input.value * panel.hot_weights[i];
   }
+}
+
+// What is found once for pieces whose input channels have the same groups.
+void ChannelTruth::NoteGroups(ChannelPanelTruth& panel) const {
+  panel.group_of = panel.decoded.group_of;
+  panel.run_ends = RunsOf(panel.group_of);
+  panel.run_inputs = InputsOfEach(panel.run_ends);
+  panel.hot_groups.clear();
+  for (const Hot& hot : hot_) panel.hot_groups.push_back(panel.group_of[hot.input.k]);
+  panel.hot_steps.resize(hot_.size());
+  panel.hot_scales.resize(hot_.size());
+  panel.hot_weights.resize(hot_.size());
 }
 
 void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t width,
@@ -204,9 +210,7 @@ Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channe
     PREPACK_TRY(truth_.Decode(n0 + first, count, panel.decoded, panel.scattered));
     AppendStoredScales(packed.layout(), packed.request(), panel.decoded, panel.scales);
     if (first == 0 || panel.group_of != panel.decoded.group_of) {
-      panel.group_of = panel.decoded.group_of;
-      panel.run_ends = RunsOf(panel.group_of);
-      panel.run_inputs = InputsOfEach(panel.run_ends);
+      NoteGroups(panel);
     }
     AddPiece(judged, first, channels, panel);
   }

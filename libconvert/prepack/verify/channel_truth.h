@@ -20,6 +20,11 @@
 
 namespace prepack {
 
+// Of weights that are decoded at a time, so that they stay in the L2 cache.
+inline constexpr uint64_t kPieceBytes = uint64_t{1} << 18;
+// Their output channels are a multiple of this: AWQ stores eight in a word.
+inline constexpr uint64_t kPieceUnit = 8;
+
 // Memory of one thread.
 struct ChannelPanelTruth {
   std::vector<double> kernel;     // [hot rows, channels], as GemmTruth's
@@ -30,10 +35,11 @@ struct ChannelPanelTruth {
   bool zeros = true;               // every weight of the panel is zero in the source
   DecodedRows decoded;
   DecodedRows scattered;
-  std::vector<uint64_t> run_ends;  // of consecutive input channels with the same group
-  uint64_t run_inputs = 0;         // how many each run has; 0: some have other numbers
-  std::vector<float> run_scales;   // in one channel
-  std::vector<float> weights;      // of one run
+  std::vector<uint64_t> run_ends;    // of consecutive input channels with the same group
+  uint64_t run_inputs = 0;           // how many each run has; 0: some have other numbers
+  std::vector<float> run_scales;     // in one channel
+  std::vector<float> weights;        // of one run
+  std::vector<uint64_t> hot_groups;  // by hot input, as hot_ has them
   // Of the hot inputs of all rows, in one channel.
   std::vector<float> hot_steps;
   std::vector<float> hot_scales;
@@ -65,14 +71,22 @@ class ChannelTruth {
                 ChannelPanelTruth& panel) const;
   void AddHotProducts(WeightRounding judged, uint64_t channel, std::span<const float> scales,
                       double* y, uint64_t width, ChannelPanelTruth& panel) const;
+  void NoteGroups(ChannelPanelTruth& panel) const;
   uint32_t Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
                   std::span<const float> scales, std::vector<float>& weights) const;
   uint32_t DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
                        ChannelPanelTruth& panel) const;
   bool TakesSmall() const;
 
+  // Of all rows that are zero but for some inputs, row by row.
+  struct Hot {
+    uint64_t row = 0;
+    HotInput input;
+  };
+
   const GemmTruth& truth_;
   uint64_t k_ = 0;
+  std::vector<Hot> hot_;
   WeightRounding rounding_;
   bool integers_;
   bool to_f16_;

@@ -21,6 +21,8 @@
 #include "prepack/kernels/strip_products.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/panel.h"
+#include "prepack/verify/channel_panels.h"
+#include "prepack/verify/channel_truth.h"
 #include "prepack/verify/decoded_weights.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/judgement.h"
@@ -98,38 +100,28 @@ struct Pass {
   uint64_t inputs = 0;  // of a slab
   uint64_t channels = 0;
   uint64_t groups = 0;
-  uint64_t dense = 0;  // rows of activations
-  uint64_t rows = 0;
+  uint64_t rows = 0;       // of activations
   uint64_t row_bytes = 0;  // of codes of all input channels
   bool slabs = false;
   bool scattered = false;  // the input channels of a slab lie anywhere
 };
 
 Pass PassOf(const PackRequest& request, const ProductCut& cut, bool recorded) {
-  const uint64_t dense = kGaussianRows + kOutlierRows + (recorded ? kMaxRecordedRows : 0);
   const bool slabs = cut.slab_inputs != cut.k;
   return {.k = cut.k,
           .inputs = cut.slab_inputs,
           .channels = std::min(cut.channels, request.n),
           .groups = request.groups(),
-          .dense = dense,
-          .rows = dense + kMaxHotRows,
+          .rows = kGaussianRows + kOutlierRows + (recorded ? kMaxRecordedRows : 0) + kMaxHotRows,
           .row_bytes = PanelRowBytes(request.scheme.code, cut.k),
           .slabs = slabs,
           .scattered = slabs && request.reordered};
 }
 
-// Activations: before and after rounding, as the model multiplies them, and in f64 for the truth.
-// Also the order of the input channels and, while activations are being made, either those of the
-// model in f64 or a second model.
-constexpr uint64_t kBytesOfDense = sizeof(double) + sizeof(double);
-constexpr uint64_t kBytesOfRow = 2 * sizeof(float);
-constexpr uint64_t kBytesOfColumn = 3 * sizeof(uint64_t) + kSecondRows * sizeof(float);
-
-uint64_t MemoryOfInputs(const Pass& pass) {
+// Activations as the model multiplies them, and those of the second implementation.
+uint64_t MemoryOfModel(const Pass& pass) {
   const uint64_t hot = kMaxHotRows * (pass.inputs / kMaxHotRows / 16 + 1) * 64;
-  return pass.inputs * (pass.dense * kBytesOfDense + pass.rows * kBytesOfRow + kBytesOfColumn) +
-         hot + pass.k / 8;
+  return pass.inputs * (pass.rows + kSecondRows) * sizeof(float) + hot + pass.k / 8;
 }
 
 // All parts except the weight, as stored and as floats.
@@ -155,22 +147,47 @@ uint64_t MemoryOfPrimitive(const PackedModule& packed, const Pass& pass, bool re
   return outputs + fed * (pass.k * 12 + n * sizeof(float)) + (repack ? 2 * pass.k * n : 0);
 }
 
+// Output channels that are multiplied with all activations at a time.
+uint64_t ChannelsAtATime(const PackedModule& packed, const ProductCut& cut, const Pass& pass,
+                         const ProductOptions& options) {
+  const bool all = options.sampled_weights == UINT64_MAX || options.baseline != nullptr ||
+                   options.recorded != nullptr || !IsModelledForm(packed.request());
+  if (all) return pass.channels;
+  uint64_t most = 0;
+  for (const ChannelPanel& panel : SampledChannels(packed, cut, options.sampled_weights)) {
+    most = std::max(most, panel.channels);
+  }
+  return most;
+}
+
+// What every output channel is checked with: a piece of decoded weights, and where a digest
+// differs, a strip of weights three times.
+uint64_t MemoryOfChannelCheck(const Pass& pass) {
+  const uint64_t channels = std::max<uint64_t>(kModelBlock, kChannelWeights / pass.inputs);
+  return kPieceBytes + 2 * kPieceUnit * pass.inputs * sizeof(float) +
+         kStripChannels * pass.inputs * (2 * sizeof(double) + sizeof(float)) +
+         channels * pass.groups * (sizeof(double) + 2 * sizeof(float)) +
+         kMaxHotRows * channels * (sizeof(double) + sizeof(float)) +
+         pass.inputs * 3 * sizeof(uint64_t);
+}
+
 // Weights in f64, as steps and as floats, twice; the bytes that they are decoded from; scales;
 // outputs.
-uint64_t MemoryOfThread(const PackedModule& packed, const Pass& pass,
+uint64_t MemoryOfThread(const PackedModule& packed, const ProductCut& cut, const Pass& pass,
                         const ProductOptions& options) {
-  const uint64_t weights = pass.channels * pass.inputs;
+  const uint64_t channels = ChannelsAtATime(packed, cut, pass, options);
+  const uint64_t weights = channels * pass.inputs;
   uint64_t bytes = weights * (sizeof(double) + 3 * sizeof(float) + 4) +
-                   pass.inputs * 3 * sizeof(uint64_t) +
-                   pass.channels * pass.groups * (2 * sizeof(double) + 3 * sizeof(float)) +
-                   pass.rows * pass.channels * (3 * sizeof(double) + 3 * sizeof(float));
+                   channels * pass.groups * (2 * sizeof(double) + 3 * sizeof(float)) +
+                   pass.rows * channels * (3 * sizeof(double) + 3 * sizeof(float)) +
+                   MemoryOfChannelCheck(pass);
   // Strips hold all input channels.
-  const TileCut cut = packed.layout().cut(packed.request());
-  if (pass.slabs && !cut.by_inputs) bytes += cut.rows * (pass.row_bytes + 16 * pass.groups);
+  const TileCut tiles = packed.layout().cut(packed.request());
+  if (pass.slabs && !tiles.by_inputs) bytes += tiles.rows * (pass.row_bytes + 16 * pass.groups);
   if (pass.scattered) bytes += 8 * pass.k * 3 * sizeof(float) + pass.k * 3 * sizeof(uint64_t);
   if (options.baseline != nullptr) {
     bytes += weights * (sizeof(double) + (pass.slabs ? 0 : sizeof(float))) +
-             pass.k * sizeof(float) + pass.rows * pass.channels * sizeof(double);
+             pass.k * sizeof(float) + pass.rows * channels * sizeof(double);
   }
   return bytes;
 }
@@ -184,14 +201,15 @@ MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& op
   const Result<ProductCut> cut = CutProducts(packed);
   if (!cut.ok()) return {};
   const Pass pass = PassOf(packed.request(), *cut, options.recorded != nullptr);
-  MemoryNeed need{.shared = MemoryOfInputs(pass) + MemoryOfParts(packed),
-                  .per_thread = MemoryOfThread(packed, pass, options)};
+  MemoryNeed need{.shared = MemoryOfModel(pass) + MemoryOfParts(packed),
+                  .per_thread = MemoryOfThread(packed, *cut, pass, options)};
   if (options.engine != nullptr && packed.layout().by_primitive) {
     need.shared += MemoryOfPrimitive(packed, pass, options.repack);
   }
-  // Given back before threads begin.
-  const uint64_t while_made = pass.inputs * pass.rows * sizeof(double);
-  need.shared += while_made - std::min(while_made, need.per_thread);
+  // What all modules share counts once, for the pass.
+  if (options.inputs == nullptr || !options.inputs->Keeps(packed, options.recorded)) {
+    need.shared += BytesOfInputs(pass.inputs, options.recorded != nullptr);
+  }
   return need;
 }
 

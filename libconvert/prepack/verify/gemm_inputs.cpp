@@ -1,6 +1,5 @@
 // Random activations must be the same on every machine and with every standard library, or reports
-// could not be compared. So they come from our own generator (SplitMix64), whose seed is a hash of
-// the module's name.
+// could not be compared. So they come from our own generator (SplitMix64).
 
 #include "prepack/verify/gemm_inputs.h"
 
@@ -24,8 +23,12 @@ namespace {
 constexpr uint64_t kOutlierEvery = 256;  // channels
 constexpr double kOutlierFactor = 20;
 
-// Each module gets its own activations, and so does each expert.
+// With a static scale each module has activations of its own, as it has a range of its own, and so
+// has each expert.
 uint64_t SeedOf(const PackedModule& module) {
+  if (module.request().scheme.activations.dynamic) {
+    return SeedOfName("activations") + module.request().k;
+  }
   return SeedOfName(module.name()) + module.expert().value_or(0) * 0x9E3779B97F4A7C15ULL;
 }
 
@@ -91,6 +94,13 @@ std::vector<HotInput> HotRow(uint64_t row, uint64_t groups, uint64_t k, double v
 }
 
 }  // namespace
+
+uint64_t BytesOfInputs(uint64_t k, bool recorded) {
+  const uint64_t dense = kGaussianRows + kOutlierRows + (recorded ? kMaxRecordedRows : 0);
+  constexpr uint64_t kBytesOfDense = 2 * sizeof(double);     // before and after rounding
+  constexpr uint64_t kBytesOfColumn = 3 * sizeof(uint64_t);  // order, places and channels
+  return k * (dense * kBytesOfDense + (dense + kMaxHotRows) * sizeof(float) + kBytesOfColumn);
+}
 
 Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDecoder& source,
                                     DType dtype, const Checkpoint* recorded,

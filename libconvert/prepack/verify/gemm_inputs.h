@@ -1,8 +1,9 @@
 #ifndef PREPACK_VERIFY_GEMM_INPUTS_H_
 #define PREPACK_VERIFY_GEMM_INPUTS_H_
 
-// The activations that a packed module is multiplied with. They are the same on every machine,
-// because the name of the module is the seed.
+// The activations that a packed module is multiplied with. They are the same on every machine: the
+// seed is the number of input channels, so that modules of the same K share them (input_cache.h),
+// or, for a module whose activations have a static scale, its name.
 //
 // A module with very many input channels gets them in slabs, so that memory does not grow with K:
 // each slab has its own activations, which are zero in all other input channels.
@@ -45,6 +46,10 @@ inline constexpr uint64_t kMaxRecordedRows = 64;
 inline constexpr uint64_t kMaxHotRows = 16;
 // The batch with all Gaussian rows; the ones before it are its first rows.
 inline constexpr size_t kAllGaussianRows = 2;
+
+// Memory of activations of so many input channels, and of the same as the kernel multiplies them.
+// `recorded`: with the most rows that the user may give.
+uint64_t BytesOfInputs(uint64_t k, bool recorded);
 
 // A channel that is not zero.
 struct HotInput {

@@ -27,20 +27,21 @@
 #include "prepack/verify/channel_panels.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
+#include "prepack/verify/input_cache.h"
 #include "prepack/verify/packed_operands.h"
 #include "prepack/verify/primitive_product.h"
 #include "prepack/verify/products.h"
 #include "prepack/verify/truth.h"
 
 namespace prepack {
-namespace {
 
-// The models know two forms of onednn/w8a8.
 bool IsModelledForm(const PackRequest& request) {
   if (!request.weights_desc) return true;
   return *request.weights_desc == DefaultW8A8Desc(request) ||
          *request.weights_desc == PlainDesc(request.k, request.n);
 }
+
+namespace {
 
 std::string NameOfActivations(const PackedModule& packed) {
   const ActivationScheme& activations = packed.request().scheme.activations;
@@ -105,7 +106,10 @@ class ModuleMultiplication {
  public:
   ModuleMultiplication(const PackedModule& packed, const SecondDecoder& source,
                        const ProductOptions& options)
-      : packed_(packed), source_(source), options_(options) {}
+      : packed_(packed),
+        source_(source),
+        options_(options),
+        cache_(options.inputs != nullptr ? *options.inputs : own_cache_) {}
 
   Status Run(Progress& progress);
   ModuleProducts Collect() const;
@@ -142,8 +146,10 @@ class ModuleMultiplication {
   const PackedModule& packed_;
   const SecondDecoder& source_;
   const ProductOptions& options_;
+  InputCache own_cache_;
+  InputCache& cache_;
   ProductCut cut_;
-  std::optional<GemmInputs> inputs_;  // of the slab
+  std::shared_ptr<const GemmInputs> inputs_;  // of the slab
   std::optional<LoadedOperands> operands_;
   std::optional<GemmTruth> truth_;
   std::optional<BaselineProduct> baseline_;
@@ -199,9 +205,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   model_.reset();
   inputs_.reset();
   primitive_.reset();
-  PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed_, source_, InputDType(packed_),
-                                                         options_.recorded, slab));
-  inputs_ = std::move(inputs);
+  PREPACK_TRY_ASSIGN(inputs_, cache_.Inputs(packed_, source_, options_.recorded, slab));
   if (batches_.empty()) batches_ = inputs_->batches();
   if (!operands_) {
     PREPACK_TRY_ASSIGN(LoadedOperands operands, LoadedOperands::Load(packed_));
@@ -212,7 +216,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
   const std::span hot = inputs_->given().subspan(model_rows_ * inputs_->columns());
   PREPACK_TRY_ASSIGN(std::unique_ptr<KernelModel> hot_model, MakeModel(inputs_->hot().size(), hot));
-  truth_.emplace(packed_, source_, *inputs_, *model_, *hot_model);
+  truth_.emplace(packed_, source_, *inputs_, cache_.KernelRows(inputs_, *model_), *hot_model);
   PREPACK_TRY(truth_->AddBias());
   if (modelled_) {
     channels_.emplace(packed_, *operands_, *truth_,
@@ -417,11 +421,13 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch,
 Status ModuleMultiplication::RunSampled(const ChannelPanel& panel, Scratch& scratch,
                                         PanelSums& sums) {
   PREPACK_TRY(RunAll(panel, scratch, sums));
-  // Outputs of zeros prove nothing.
+  // Outputs of zeros prove nothing. Of others no more channels are looked at, because memory has
+  // been found for as many.
   for (const ChannelPanel& other : panels_) {
     if (!sums.zeros) return {};
     if (CancellationRequested()) return Interrupted(packed_.name());
-    PREPACK_TRY(RunAll(other, scratch, sums));
+    PREPACK_TRY(RunAll({.n0 = other.n0, .channels = std::min(other.channels, panel.channels)},
+                       scratch, sums));
   }
   return {};
 }

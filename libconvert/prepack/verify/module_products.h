@@ -18,6 +18,7 @@
 #include "prepack/gemm/engine.h"
 #include "prepack/packed/folder.h"
 #include "prepack/verify/decoded_weights.h"
+#include "prepack/verify/input_cache.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
 
@@ -33,6 +34,7 @@ struct ProductOptions {
   // The other output channels are left out: for figures, not for a proof.
   bool sample_only = false;
   unsigned threads = 1;
+  InputCache* inputs = nullptr;  // what modules share; null: nothing
 };
 
 struct ModuleProducts {
@@ -44,6 +46,9 @@ struct ModuleProducts {
   std::optional<QualityFigures> quality;
   std::string no_quality;  // why there are no figures although there is a baseline
 };
+
+// Does a model know the form of the weights? Of onednn/w8a8 they know two.
+bool IsModelledForm(const PackRequest& request);
 
 // Panels of output channels are multiplied on all threads. Memory: some 100 bytes per input channel
 // and row of activations, the module's parts but the weight, per thread a panel of decoded weights,

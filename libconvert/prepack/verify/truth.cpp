@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
@@ -304,18 +305,23 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 
 }  // namespace
 
-GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
-                     const GemmInputs& inputs, const KernelModel& dense, const KernelModel& hot)
-    : packed_(packed), source_(source), inputs_(inputs) {
+std::vector<double> DenseRowsOfKernel(const GemmInputs& inputs, const KernelModel& dense) {
   const uint64_t k = inputs.k();
   const std::span<const uint64_t> order = inputs.order();
-  const std::vector<double> activations = dense.Activations();
-  kernel_dense_.resize(inputs.dense_rows() * k);
+  std::vector<double> line(inputs.columns());
+  std::vector<double> rows(inputs.dense_rows() * k);
   for (uint64_t row = 0; row < inputs.dense_rows(); ++row) {
-    const double* line = &activations[row * inputs.columns()];
-    double* to = &kernel_dense_[row * k];
+    dense.CopyActivations(row, line);
+    double* to = &rows[row * k];
     for (uint64_t j = 0; j < k; ++j) to[order[j]] = line[j];
   }
+  return rows;
+}
+
+GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
+                     const GemmInputs& inputs, std::shared_ptr<const std::vector<double>> dense,
+                     const KernelModel& hot)
+    : packed_(packed), source_(source), inputs_(inputs), kernel_dense_(std::move(dense)) {
   kernel_hot_ = inputs.hot();
   for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
     for (HotInput& input : kernel_hot_[row])
@@ -379,7 +385,7 @@ Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channel
   panel.exact.resize(panel.kernel.size());
 
   FillKernelWeights(rounding, packed_.layout(), request, panel.decoded, std::span(panel.weights));
-  Multiply({kernel_dense_, kernel_hot_}, panel.weights, channels, panel.kernel);
+  Multiply({*kernel_dense_, kernel_hot_}, panel.weights, channels, panel.kernel);
   FillExactWeights(panel.decoded, panel.weights);
   Multiply({inputs_.exact(), inputs_.hot()}, panel.weights, channels, panel.exact);
   if (exact_bias_.empty()) return {};

@@ -5,6 +5,7 @@
 // several modules.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -71,12 +72,16 @@ struct TruthRows {
   std::span<const std::vector<HotInput>> hot;
 };
 
+// Dense rows of the inputs as the kernel multiplies them, [dense rows, K], in the order of
+// inputs.exact(). `dense`: the model that has been given them.
+std::vector<double> DenseRowsOfKernel(const GemmInputs& inputs, const KernelModel& dense);
+
 class GemmTruth {
  public:
-  // `dense` and `hot` are models of the kernel, given these rows of the inputs: whose activations
-  // are those that the kernel multiplies. The other arguments must outlive the truth.
+  // `dense` is DenseRowsOfKernel; `hot` is the model that has been given the other rows of the
+  // inputs. The other arguments must outlive the truth.
   GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
-            const KernelModel& dense, const KernelModel& hot);
+            std::shared_ptr<const std::vector<double>> dense, const KernelModel& hot);
 
   // Adds the bias that the source gives the module, if any; without it, y has none.
   Status AddBias();
@@ -102,7 +107,7 @@ class GemmTruth {
   const PackedModule& packed_;
   const SecondDecoder& source_;
   const GemmInputs& inputs_;
-  std::vector<double> kernel_dense_;  // [dense rows, K], in the order of inputs_.exact()
+  std::shared_ptr<const std::vector<double>> kernel_dense_;
   std::vector<std::vector<HotInput>> kernel_hot_;
   std::vector<double> exact_bias_;   // [N], or none
   std::vector<double> kernel_bias_;  // the same, rounded as the part is

@@ -21,6 +21,7 @@
 #include "prepack/packed/measurements.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
+#include "prepack/verify/input_cache.h"
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/level_pass.h"
@@ -35,7 +36,13 @@ class Verification {
  public:
   Verification(const VerifyOptions& options, const PackedFolder& folder, Measurements& measured,
                Progress& progress)
-      : options_(options), folder_(folder), measured_(measured), progress_(progress) {}
+      : options_(options),
+        folder_(folder),
+        measured_(measured),
+        progress_(progress),
+        // With a limit of memory, none is kept.
+        inputs_(
+            std::make_unique<InputCache>(options.memory_limit == 0 ? InputCache::kMostKept : 0)) {}
 
   Status Run();
   VerifyReport TakeReport();
@@ -114,6 +121,7 @@ class Verification {
   std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
   std::optional<SecondDecoder> output_decoder_;
   GemmOptions gemm_options_;
+  std::unique_ptr<InputCache> inputs_;
   // The levels; none: it does not run.
   std::optional<IntegrityCheck> integrity_;
   std::optional<ExactnessCheck> exactness_;

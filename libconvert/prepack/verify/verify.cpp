@@ -62,7 +62,7 @@ ModuleFigures EmptyFigures(const Manifest& manifest) {
 constexpr uint64_t kReadingMemory = uint64_t{1} << 20;
 // What oneDNN takes when it starts, and what it and the allocator take besides the operands.
 constexpr uint64_t kEngineMemory = uint64_t{40} << 20;
-constexpr uint64_t kProductOverhead = uint64_t{8} << 20;
+constexpr uint64_t kProductOverhead = uint64_t{4} << 20;
 // What is known about the modules at the end, but not at the start.
 constexpr uint64_t kReportMemory = uint64_t{8} << 20;
 // Modules that are looked at side by side take at most so much together, unless a single one takes
@@ -157,7 +157,8 @@ Result<unsigned> Verification::ThreadsFor(const ModuleNeed& largest, uint64_t be
 Result<PassResources> Verification::Resources(std::span<const ModuleNeed> needs) const {
   if (options_.memory_limit == 0) {
     const unsigned threads = ThreadCount(options_.jobs);
-    return PassResources{threads, kPassMemory + threads * kPassMemoryOfThread, needs};
+    const uint64_t memory = kPassMemory + threads * kPassMemoryOfThread;
+    return PassResources{threads, memory - (Multiplies() ? InputCache::kMostKept : 0), needs};
   }
   const ModuleNeed largest = LargestOf(needs);
   PREPACK_TRY_ASSIGN(const unsigned threads, ThreadsFor(largest, 0));
@@ -309,7 +310,8 @@ ProductOptions Verification::ProductChoice() const {
           .repack = options_.repack,
           .recorded = recorded_ ? &*recorded_ : nullptr,
           .baseline = JudgesQuality() ? &*baseline_ : nullptr,
-          .sampled_weights = options_.sampled_weights};
+          .sampled_weights = options_.sampled_weights,
+          .inputs = inputs_.get()};
 }
 
 // A checkpoint is decoded by its own config.

@@ -1,0 +1,93 @@
+#include "prepack/verify/input_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "prepack/layouts/layout.h"
+#include "prepack/verify/packed_operands.h"
+#include "prepack/verify/truth.h"
+
+namespace prepack {
+namespace {
+
+// Are the module's activations those of every such module?
+bool AreShared(const PackedModule& packed, const Checkpoint* recorded,
+               const std::optional<InputSlab>& slab) {
+  return recorded == nullptr && !slab && packed.request().scheme.activations.dynamic &&
+         FindPart(packed.parts(), PartRole::kInputOrder) == nullptr;
+}
+
+}  // namespace
+
+bool InputCache::Keeps(const PackedModule& packed, const Checkpoint* recorded) const {
+  return AreShared(packed, recorded, std::nullopt) &&
+         BytesOfInputs(packed.request().k, false) <= most_kept_;
+}
+
+Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule& packed,
+                                                             const SecondDecoder& source,
+                                                             const Checkpoint* recorded,
+                                                             const std::optional<InputSlab>& slab) {
+  const DType dtype = InputDType(packed);
+  if (!AreShared(packed, recorded, slab)) {
+    PREPACK_TRY_ASSIGN(GemmInputs own, GemmInputs::Make(packed, source, dtype, recorded, slab));
+    return std::make_shared<const GemmInputs>(std::move(own));
+  }
+  const Key key{.layout = packed.layout().id,
+                .scheme = packed.request().scheme,
+                .k = packed.request().k,
+                .dtype = dtype};
+  // Others that want the same wait until it is made.
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Entry> entry = Find(key);
+  if (!entry) {
+    MakeRoom(BytesOfInputs(key.k, false));
+    PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed, source, dtype, nullptr));
+    entry = std::make_shared<Entry>(Entry{.inputs = std::move(inputs), .kernel_rows = {}});
+    known_.push_back({.key = key, .entry = entry});
+  }
+  Keep(entry);
+  return std::shared_ptr<const GemmInputs>(entry, &entry->inputs);
+}
+
+std::shared_ptr<const std::vector<double>> InputCache::KernelRows(
+    const std::shared_ptr<const GemmInputs>& inputs, const KernelModel& dense) {
+  const auto make = [&] {
+    return std::make_shared<const std::vector<double>>(DenseRowsOfKernel(*inputs, dense));
+  };
+  std::unique_lock lock(mutex_);
+  for (const Known& known : known_) {
+    const std::shared_ptr<Entry> entry = known.entry.lock();
+    if (!entry || &entry->inputs != inputs.get()) continue;
+    if (!entry->kernel_rows) entry->kernel_rows = make();
+    return entry->kernel_rows;
+  }
+  lock.unlock();
+  return make();
+}
+
+std::shared_ptr<InputCache::Entry> InputCache::Find(const Key& key) {
+  std::erase_if(known_, [](const Known& known) { return known.entry.expired(); });
+  const auto known = std::ranges::find(known_, key, &Known::key);
+  return known == known_.end() ? nullptr : known->entry.lock();
+}
+
+void InputCache::Keep(const std::shared_ptr<Entry>& entry) {
+  std::erase(kept_, entry);
+  if (BytesOfInputs(entry->inputs.k(), false) <= most_kept_) kept_.push_back(entry);
+}
+
+// For so many bytes more.
+void InputCache::MakeRoom(uint64_t bytes) {
+  uint64_t left = most_kept_ - std::min(bytes, most_kept_);
+  auto first = kept_.end();
+  while (first != kept_.begin()) {
+    const uint64_t own = BytesOfInputs((*std::prev(first))->inputs.k(), false);
+    if (own > left) break;
+    left -= own;
+    --first;
+  }
+  kept_.erase(kept_.begin(), first);
+}
+
+}  // namespace prepack

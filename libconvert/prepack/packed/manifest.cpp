@@ -164,6 +164,11 @@ void OwnRecords::VisitTensors(const TensorVisitor& visit) const {
   for (const TensorRecord& tensor : manifest_.tensors) visit(tensor);
 }
 
+std::string KindOfModule(const ModuleRecord& record) {
+  return fmt::format("{} {} {} {}", record.layout, record.n, record.k,
+                     DescribeScheme(record.scheme));
+}
+
 std::optional<ActivationScheme> SourceActivations(const Scheme& packed,
                                                   const ActivationScheme& stored) {
   const bool said = packed.code != CodeType::kBF16 && stored != packed.activations;

@@ -85,6 +85,9 @@ struct ModuleRecord {
   std::map<std::string, TensorRecord> parts;  // by part name
 };
 
+// Layout, shape and scheme: modules of a kind differ in their numbers alone.
+std::string KindOfModule(const ModuleRecord& record);
+
 struct LayoutRecord {
   uint32_t version = 0;
   std::string fingerprint;

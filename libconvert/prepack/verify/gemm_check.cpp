@@ -11,6 +11,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -204,6 +205,7 @@ MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& op
   MemoryNeed need{.shared = MemoryOfModel(pass) + MemoryOfParts(packed),
                   .per_thread = MemoryOfThread(packed, *cut, pass, options)};
   if (options.engine != nullptr && packed.layout().by_primitive) {
+    need.per_thread += ChannelsAtATime(packed, *cut, pass, options) * pass.k;  // a copy
     need.shared += MemoryOfPrimitive(packed, pass, options.repack);
   }
   // What all modules share counts once, for the pass.
@@ -317,6 +319,12 @@ GemmCheck::GemmCheck(const PackedFolder& folder, const SecondDecoder& source,
     module.record = &record;
     module.found.module = name;
   }
+  // By the manifest, so that all parts of a verification choose the same.
+  std::set<std::string> kinds;
+  for (const Module& module : modules_) {
+    if (!InSample(options.sample, *module.name)) continue;
+    if (kinds.insert(KindOfModule(*module.record)).second) whole_.insert(*module.name);
+  }
 }
 
 uint64_t GemmCheck::weights() const {
@@ -412,6 +420,7 @@ Status GemmCheck::RunModule(const PackedModule& packed, const ModuleRecord& reco
   }
   ProductOptions products = options_.products;
   products.threads = threads;
+  products.whole = MultipliesWhole(packed);
   Result<ModuleProducts> result = MeasureProduct<ModuleProducts>(
       "products", packed, found.module, *measured_,
       [&] { return MultiplyModule(packed, source_, products, progress_); });

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/progress.h"
@@ -140,6 +142,11 @@ class GemmCheck {
   // Says of each level that is judged why the module was not multiplied.
   void ReportMissing(const Status& status, ModuleVerification& found, GemmLevels& levels) const;
 
+  // See ProductOptions::whole.
+  bool MultipliesWhole(const PackedModule& packed) const {
+    return packed.expert().value_or(0) == 0 && whole_.contains(packed.name());
+  }
+
   const PackedFolder& folder_;
   const SecondDecoder& source_;
   const GemmOptions& options_;
@@ -147,7 +154,8 @@ class GemmCheck {
   Progress& progress_;
   Measurements alone_;
   Measurements* measured_ = &alone_;
-  std::vector<Module> modules_;  // in the order of the manifest
+  std::vector<Module> modules_;       // in the order of the manifest
+  std::set<std::string_view> whole_;  // the first module of each kind
 };
 
 }  // namespace prepack

@@ -142,6 +142,10 @@ class ModuleMultiplication {
                                Scratch& scratch) const;
   uint64_t primitive_batches() const { return primitive_ ? primitive_->batches() : 0; }
   bool primitive_is_first() const { return primitive_batches() == inputs_->batches().size(); }
+  // Does the model multiply the hot rows where the primitive multiplies the sample alone?
+  bool ModelMultipliesAll() const {
+    return primitive_ && primitive_->by_panels() && !options_.whole;
+  }
 
   const PackedModule& packed_;
   const SecondDecoder& source_;
@@ -294,7 +298,8 @@ Status ModuleMultiplication::RunPrimitive() {
                      PrimitiveOptions{.engine = *options_.engine,
                                       .repack = options_.repack,
                                       .must_multiply = !modelled_,
-                                      .sampled = !panels_.empty()});
+                                      .sampled = !panels_.empty(),
+                                      .whole = options_.whole});
   Status ran;
   PREPACK_TRY(packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {
@@ -360,11 +365,11 @@ Status ModuleMultiplication::RunPrimitivePanel(uint64_t n0, uint64_t channels,
 
 std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, uint64_t channels,
                                                      Scratch& scratch) const {
-  const InputBatch& rows = inputs_->batches()[batch];
-  if (primitive_->by_panels() && !IsHot(rows)) {
+  const std::span<const float> y = primitive_->Outputs(batch);
+  if (y.empty()) {
+    const InputBatch& rows = inputs_->batches()[batch];
     return std::span(scratch.primitive.y).subspan(rows.first * channels, rows.rows * channels);
   }
-  const std::span<const float> y = primitive_->Outputs(batch);
   const uint64_t n = packed_.request().n;
   scratch.columns.resize(y.size() / n * channels);
   for (uint64_t row = 0; row < y.size() / n; ++row) {
@@ -391,9 +396,10 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch,
   if (primitive_ && primitive_->by_panels()) {
     PREPACK_TRY(RunPrimitivePanel(n0, channels, scratch));
   }
-  // What differs, and the kernel figure of hot rows, come with the panels of all channels if there
-  // are such panels.
+  // What differs comes with the panels of all channels if there are such panels, and so does the
+  // kernel figure of hot rows, unless they are multiplied by another implementation.
   const bool is_all = panels_.empty();
+  const bool hot_too = is_all || ModelMultipliesAll();
   if (channels_) {
     DecodedDifferences apart;
     PREPACK_TRY(
@@ -404,7 +410,7 @@ Status ModuleMultiplication::RunAll(const ChannelPanel& panel, Scratch& scratch,
     const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
     const uint64_t first = batches[i].first * channels;
     const std::span<const float> y = First(i, n0, channels, scratch);
-    if (is_all || !IsHot(batches[i])) {
+    if (hot_too || !IsHot(batches[i])) {
       sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
     }
     sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
@@ -435,10 +441,13 @@ Status ModuleMultiplication::RunSampled(const ChannelPanel& panel, Scratch& scra
 Status ModuleMultiplication::RunChannels(const ChannelPanel& panel, Scratch& scratch,
                                          PanelSums& sums) {
   const auto [n0, channels] = panel;
-  PREPACK_TRY(channels_->Run(rounding_, n0, channels, scratch.channels, sums.weights));
+  const bool by_model = !primitive_is_first() || ModelMultipliesAll();
+  const WeightRounding rounding =
+      by_model ? *WeightRoundingOf(packed_.layout(), packed_.request()) : rounding_;
+  PREPACK_TRY(channels_->Run(rounding, n0, channels, scratch.channels, sums.weights));
   const size_t hot = inputs_->batches().size() - 1;
   const std::span<const float> y =
-      primitive_is_first() ? Columns(hot, n0, channels, scratch) : std::span(scratch.channels.y);
+      by_model ? std::span(scratch.channels.y) : Columns(hot, n0, channels, scratch);
   sums.kernel[hot].Add({.n0 = n0, .rows = inputs_->hot().size(), .channels = channels},
                        scratch.channels.truth.kernel, y);
   sums.zeros = scratch.channels.truth.zeros;

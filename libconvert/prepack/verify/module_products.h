@@ -31,6 +31,9 @@ struct ProductOptions {
   const Checkpoint* baseline = nullptr;  // the unquantized model
   // Of each module, that are multiplied with all activations (channel_panels.h).
   uint64_t sampled_weights = UINT64_MAX;
+  // Does a primitive multiply all output channels with the one-hot rows? It has to for one module
+  // of each kind; of others it multiplies the sample.
+  bool whole = true;
   // The other output channels are left out: for figures, not for a proof.
   bool sample_only = false;
   unsigned threads = 1;

@@ -6,9 +6,11 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
 
 namespace prepack {
@@ -41,14 +43,21 @@ Status PrimitiveProduct::Multiply(const PackedOperands& operands) {
   // One product of all rows may still be described as one of few rows is.
   bool at_once = !inputs_.slab();
   for (const InputBatch& batch : inputs_.batches()) {
-    PREPACK_TRY_ASSIGN(const GemmInfo described, Describe(whole, RowsAtOnce(batch)));
-    at_once = at_once && !described.is_reference;
+    PREPACK_TRY_ASSIGN(info_, Describe(whole, RowsAtOnce(batch)));
+    at_once = at_once && !info_.is_reference;
   }
   at_once = at_once && inputs_.rows() <= kMaxOutputs / packed_.request().n;
-  // Columns of codes are easily copied; those of blocks are not.
-  by_panels_ = at_once && options_.sampled && IsNibble(packed_.request().scheme.code);
-  if (by_panels_) return MultiplyHotRows(whole);
-  return at_once ? MultiplyAllRows(whole) : MultiplyByBatch(whole);
+  by_panels_ = at_once && options_.sampled && CanCopyPanels();
+  if (!by_panels_) return at_once ? MultiplyAllRows(whole) : MultiplyByBatch(whole);
+  of_batches_.resize(inputs_.batches().size());
+  return options_.whole ? MultiplyHotRows(whole) : Status();
+}
+
+// In columns of codes, or in blocks of channels.
+bool PrimitiveProduct::CanCopyPanels() const {
+  const PackRequest& request = packed_.request();
+  if (IsNibble(request.scheme.code)) return true;
+  return request.weights_desc && *request.weights_desc == DefaultW8A8Desc(request);
 }
 
 Result<GemmInfo> PrimitiveProduct::Describe(const PackedProblem& whole, uint64_t rows) const {
@@ -70,7 +79,6 @@ Status PrimitiveProduct::MultiplyAllRows(const PackedProblem& whole) {
 
 // They are the last batch.
 Status PrimitiveProduct::MultiplyHotRows(const PackedProblem& whole) {
-  of_batches_.resize(inputs_.batches().size());
   PREPACK_TRY(MultiplyRows(whole, inputs_.batches().back()));
   of_batches_.back() = outputs_.back();
   return {};
@@ -94,8 +102,36 @@ std::vector<std::byte> CopyColumns(std::span<const std::byte> from, uint64_t n, 
 
 }  // namespace
 
+namespace {
+
+// Channels of a block of BA16a64b4a.
+constexpr uint64_t kBlockChannels = 64;
+
+// Of blocks of all input channels, and of the sums for each output channel that lie behind them.
+std::vector<std::byte> CopyBlocks(const PackedOperands& operands, uint64_t n0, uint64_t channels) {
+  const uint64_t block = kBlockChannels * CeilDiv(operands.k, kBlockChannels) * kBlockChannels;
+  const uint64_t blocks = CeilDiv(operands.n, kBlockChannels);
+  const uint64_t first = n0 / kBlockChannels;
+  const uint64_t count = CeilDiv(channels, kBlockChannels);
+  const std::span<const std::byte> values = operands.weight.first(blocks * block);
+  const std::span<const std::byte> copied = values.subspan(first * block, count * block);
+  std::vector<std::byte> to(copied.begin(), copied.end());
+  const uint64_t sums = kBlockChannels * sizeof(int32_t);  // of a block
+  for (uint64_t at = values.size(); at < operands.weight.size(); at += blocks * sums) {
+    const auto of_blocks = operands.weight.subspan(at + first * sums, count * sums);
+    to.insert(to.end(), of_blocks.begin(), of_blocks.end());
+  }
+  return to;
+}
+
+}  // namespace
+
 void PrimitiveProduct::CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
                                  PrimitivePanel& panel) const {
+  if (!IsNibble(packed_.request().scheme.code)) {
+    panel.weight = CopyBlocks(operands, n0, channels);
+    return;
+  }
   constexpr uint64_t kNibble = 4;
   panel.weight = CopyColumns(operands.weight, operands.n, kNibble, n0, channels);
   panel.scale =
@@ -110,11 +146,20 @@ Status PrimitiveProduct::MultiplyPanel(const PackedOperands& operands, uint64_t 
   PackedOperands own = operands;
   own.n = channels;
   own.weight = panel.weight;
-  own.scale = panel.scale;
-  own.zero_point = panel.zero_point;
-  const uint64_t element = DTypeBits(own.bias_dtype) / 8;
-  if (!own.bias.empty()) own.bias = own.bias.subspan(n0 * element, channels * element);
-  const uint64_t rows = inputs_.dense_rows();
+  const auto take = [&](std::span<const std::byte>& part, DType dtype) {
+    const uint64_t element = DTypeBits(dtype) / 8;
+    if (!part.empty()) part = part.subspan(n0 * element, channels * element);
+  };
+  if (IsNibble(request.scheme.code)) {
+    own.scale = panel.scale;
+    own.zero_point = panel.zero_point;
+  } else {
+    request.weights_desc = DefaultW8A8Desc(request);
+    take(own.scale, own.scale_dtype);
+    take(own.weight_sum, DType::kF32);
+  }
+  take(own.bias, own.bias_dtype);
+  const uint64_t rows = PanelRows();
   const PackedProblem problem{.layout = packed_.layout().id,
                               .request = request,
                               .packed = own,
@@ -123,6 +168,11 @@ Status PrimitiveProduct::MultiplyPanel(const PackedOperands& operands, uint64_t 
                                         .x = inputs_.given().first(rows * inputs_.columns())}};
   panel.y.resize(rows * channels);
   return options_.engine.MultiplyPacked(problem, panel.y).status();
+}
+
+// The one-hot rows are the last ones.
+uint64_t PrimitiveProduct::PanelRows() const {
+  return options_.whole ? inputs_.dense_rows() : inputs_.rows();
 }
 
 Status PrimitiveProduct::MultiplyByBatch(const PackedProblem& whole) {

@@ -2,9 +2,10 @@
 #define PREPACK_VERIFY_PRIMITIVE_PRODUCT_H_
 
 // The product that oneDNN's primitive makes of a packed module, on the packed memory as it lies in
-// the file. There it can only multiply all output channels at once, which costs so much per row
-// that just the one-hot rows meet all channels of a large module. The other rows meet its sample:
-// copies of some columns.
+// the file. There it can only multiply all output channels at once, which takes longer than all
+// other checks of a large module together. So the primitive multiplies copies of the sampled output
+// channels, and all channels of one module of each kind (ProductOptions::whole): those of a kind
+// have the same memory descriptor, and the model of the kernel reads all of their weights.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,15 +25,16 @@ struct PrimitiveOptions {
   GemmEngine& engine;
   bool repack = false;         // see PackedProblem
   bool must_multiply = false;  // there is no model that could multiply in its place
-  bool sampled = false;        // dense rows are wanted of some panels of output channels only
+  bool sampled = false;        // only some panels of output channels are wanted
+  bool whole = true;           // but with one-hot rows all channels
 };
 
-// Memory of one thread: some output channels, and their products with the dense rows.
+// Memory of one thread: some output channels, and their products.
 struct PrimitivePanel {
   std::vector<std::byte> weight;
   std::vector<std::byte> scale;
   std::vector<std::byte> zero_point;
-  std::vector<float> y;  // [dense rows, channels]
+  std::vector<float> y;  // [rows, channels]
 };
 
 class PrimitiveProduct {
@@ -47,12 +49,14 @@ class PrimitiveProduct {
   // as for GemmEngine::MultiplyPacked.
   Status Multiply(const PackedOperands& operands);
 
-  // How many batches of the inputs it has multiplied, and the outputs of one, [rows, N].
+  // How many batches of the inputs it multiplies, and the outputs of one, [rows, N]; none of
+  // batches that are multiplied panel by panel.
   size_t batches() const { return of_batches_.size(); }
   std::span<const float> Outputs(size_t batch) const { return of_batches_[batch]; }
-  // Are the dense rows multiplied panel by panel? They then have no Outputs.
   bool by_panels() const { return by_panels_; }
-  // Copies output channels [n0, n0 + channels), both even, of the packed weight and its parts.
+  // Copies output channels [n0, n0 + channels) of the packed weight and its parts. n0 is a multiple
+  // of kModelBlock, and channels are even; they end in a multiple of that, or with the module,
+  // where weights lie in blocks.
   void CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
                  PrimitivePanel& panel) const;
   // Multiplies them. Safe from any thread.
@@ -64,6 +68,8 @@ class PrimitiveProduct {
   Result<GemmInfo> Describe(const PackedProblem& whole, uint64_t rows) const;
   Status MultiplyAllRows(const PackedProblem& whole);
   Status MultiplyHotRows(const PackedProblem& whole);
+  bool CanCopyPanels() const;
+  uint64_t PanelRows() const;
   Status MultiplyByBatch(const PackedProblem& whole);
   uint64_t RowsAtOnce(const InputBatch& batch) const;
   // The outputs become the last of outputs_.

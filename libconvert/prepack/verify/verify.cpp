@@ -480,9 +480,8 @@ ModuleSample ChooseSample(const Manifest& manifest, const SampleChoice& choice) 
   using Ticket = std::pair<std::string, const std::string*>;  // hash, name
   std::map<std::string, std::vector<Ticket>> kinds;
   for (const auto& [name, record] : manifest.modules) {
-    const std::string kind = fmt::format("{} {} {} {}", record.layout, record.n, record.k,
-                                         DescribeScheme(record.scheme));
-    kinds[kind].emplace_back(Xxh3Hex(fmt::format("{} {}", choice.seed, name)), &name);
+    kinds[KindOfModule(record)].emplace_back(Xxh3Hex(fmt::format("{} {}", choice.seed, name)),
+                                             &name);
   }
   ModuleSample sample;
   for (auto& [kind, tickets] : kinds) {

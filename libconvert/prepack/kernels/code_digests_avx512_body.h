@@ -13,6 +13,7 @@ namespace {
 // ahead they are asked for.
 constexpr size_t kAhead = 2048;
 constexpr size_t kAheadOfLine = 256;  // where 16 lines are read side by side
+constexpr size_t kAheadOfRows = 128;  // rows, where few bytes of each are read
 
 // 16-bit numbers in a register, and so steps of a byte that fill one once they are widened.
 constexpr size_t kSmallSteps = 32;
@@ -211,6 +212,7 @@ struct StripCodes {
     PrefetchRows(words + kAhead, 0, 1, kVectorBytes);
     return Load(words);
   }
+  PrefetchRows(words + kAheadOfRows * stride, stride, 8, 1);
   return JoinLanes(LoadTwoWords(words, stride), LoadTwoWords(words + 2 * stride, stride),
                    LoadTwoWords(words + 4 * stride, stride),
                    LoadTwoWords(words + 6 * stride, stride));

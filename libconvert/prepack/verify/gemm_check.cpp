@@ -335,10 +335,22 @@ uint64_t GemmCheck::weights() const {
   return measured_->ShareOf(weights);
 }
 
+Status GemmCheck::Begin() {
+  std::call_once(begun_, [&] {
+    if (options_.begin) begin_ = options_.begin();
+  });
+  return begin_;
+}
+
 Status GemmCheck::Multiply(size_t index, unsigned threads) {
   Module& module = modules_[index];
   if (!InSample(options_.sample, *module.name)) return {};
   if (measured_->is_part() && !measured_->Measures(UnitOfModule(*module.name))) return {};
+  PREPACK_TRY(Begin());
+  if (!options_.judge_gemm && !options_.judge_quality) {
+    progress_.Add(module.record->n * module.record->k);
+    return {};
+  }
   PREPACK_TRY_ASSIGN(const PackedModule packed,
                      PackedModule::Open(folder_, *module.name, *module.record));
   return packed.request().stacked()

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -77,6 +79,8 @@ struct GemmOptions {
   const SecondDecoder* output = nullptr;
   // The source, if it is a packed folder. Else null.
   const PackedSource* packed_source = nullptr;
+  // Called once, before the first product: may set the engine, and what is judged.
+  std::function<Status()> begin = {};
 };
 
 struct GemmLevels {
@@ -109,6 +113,9 @@ class GemmCheck {
 
   // Before all else: this is a part of a check, or takes what all parts have measured.
   void Share(Measurements& measured) { measured_ = &measured; }
+
+  // Before the first product, or in the end if there is none. From any thread.
+  Status Begin();
 
   // How many weights it looks at.
   uint64_t weights() const;
@@ -156,6 +163,8 @@ class GemmCheck {
   Measurements* measured_ = &alone_;
   std::vector<Module> modules_;       // in the order of the manifest
   std::set<std::string_view> whole_;  // the first module of each kind
+  std::once_flag begun_;
+  Status begin_;
 };
 
 }  // namespace prepack

@@ -37,17 +37,13 @@ Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule&
                 .scheme = packed.request().scheme,
                 .k = packed.request().k,
                 .dtype = dtype};
-  // Others that want the same wait until it is made.
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Entry> entry = Find(key);
-  if (!entry) {
-    MakeRoom(BytesOfInputs(key.k, false));
+  const std::shared_ptr<Entry> entry = FindOrAdd(key);
+  const std::lock_guard lock(entry->mutex);
+  if (!entry->inputs) {
     PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed, source, dtype, nullptr));
-    entry = std::make_shared<Entry>(Entry{.inputs = std::move(inputs), .kernel_rows = {}});
-    known_.push_back({.key = key, .entry = entry});
+    entry->inputs = std::move(inputs);
   }
-  Keep(entry);
-  return std::shared_ptr<const GemmInputs>(entry, &entry->inputs);
+  return std::shared_ptr<const GemmInputs>(entry, &*entry->inputs);
 }
 
 std::shared_ptr<const std::vector<double>> InputCache::KernelRows(
@@ -55,34 +51,43 @@ std::shared_ptr<const std::vector<double>> InputCache::KernelRows(
   const auto make = [&] {
     return std::make_shared<const std::vector<double>>(DenseRowsOfKernel(*inputs, dense));
   };
-  std::unique_lock lock(mutex_);
-  for (const Known& known : known_) {
-    const std::shared_ptr<Entry> entry = known.entry.lock();
-    if (!entry || &entry->inputs != inputs.get()) continue;
-    if (!entry->kernel_rows) entry->kernel_rows = make();
-    return entry->kernel_rows;
+  std::shared_ptr<Entry> entry;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Known& known : known_) {
+      std::shared_ptr<Entry> other = known.entry.lock();
+      // An entry and its inputs are owned together.
+      if (other && !other.owner_before(inputs) && !inputs.owner_before(other)) entry = other;
+    }
   }
-  lock.unlock();
-  return make();
+  if (!entry) return make();
+  const std::lock_guard lock(entry->mutex);
+  if (!entry->kernel_rows) entry->kernel_rows = make();
+  return entry->kernel_rows;
 }
 
-std::shared_ptr<InputCache::Entry> InputCache::Find(const Key& key) {
+std::shared_ptr<InputCache::Entry> InputCache::FindOrAdd(const Key& key) {
+  const std::lock_guard lock(mutex_);
   std::erase_if(known_, [](const Known& known) { return known.entry.expired(); });
   const auto known = std::ranges::find(known_, key, &Known::key);
-  return known == known_.end() ? nullptr : known->entry.lock();
+  std::shared_ptr<Entry> entry = known == known_.end() ? nullptr : known->entry.lock();
+  if (!entry) {
+    entry = std::make_shared<Entry>();
+    entry->k = key.k;
+    known_.push_back({.key = key, .entry = entry});
+  }
+  Keep(entry);
+  return entry;
 }
 
+// As the last one, and of the others those that were used last, as far as there is room.
 void InputCache::Keep(const std::shared_ptr<Entry>& entry) {
   std::erase(kept_, entry);
-  if (BytesOfInputs(entry->inputs.k(), false) <= most_kept_) kept_.push_back(entry);
-}
-
-// For so many bytes more.
-void InputCache::MakeRoom(uint64_t bytes) {
-  uint64_t left = most_kept_ - std::min(bytes, most_kept_);
+  kept_.push_back(entry);
+  uint64_t left = most_kept_;
   auto first = kept_.end();
   while (first != kept_.begin()) {
-    const uint64_t own = BytesOfInputs((*std::prev(first))->inputs.k(), false);
+    const uint64_t own = BytesOfInputs((*std::prev(first))->k, false);
     if (own > left) break;
     left -= own;
     --first;

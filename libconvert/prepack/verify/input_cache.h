@@ -57,18 +57,20 @@ class InputCache {
 
     friend bool operator==(const Key&, const Key&) = default;
   };
+  // None: nobody has made them yet. Who makes them holds the lock, and others wait.
   struct Entry {
-    GemmInputs inputs;
-    std::shared_ptr<const std::vector<double>> kernel_rows;  // none: nobody has asked yet
+    uint64_t k = 0;
+    std::mutex mutex;
+    std::optional<GemmInputs> inputs;
+    std::shared_ptr<const std::vector<double>> kernel_rows;
   };
   struct Known {
     Key key;
     std::weak_ptr<Entry> entry;
   };
 
-  std::shared_ptr<Entry> Find(const Key& key);
+  std::shared_ptr<Entry> FindOrAdd(const Key& key);
   void Keep(const std::shared_ptr<Entry>& entry);
-  void MakeRoom(uint64_t bytes);
 
   const uint64_t most_kept_;
   std::mutex mutex_;

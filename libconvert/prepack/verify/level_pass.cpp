@@ -38,7 +38,10 @@ ModuleShare ShareOf(const ModuleNeed& need, const PassResources& resources, size
   for (auto beside = static_cast<unsigned>(std::min<size_t>(resources.threads, modules));
        beside > 1; --beside) {
     const auto threads = static_cast<unsigned>(CeilDiv(resources.threads, beside));
-    if (need.Of(threads) <= resources.memory / beside) return {threads, need.Of(threads)};
+    const uint64_t own = need.Of(threads);
+    const uint64_t other = std::min(own, resources.mean_need);
+    if (own > resources.memory) continue;
+    if (other <= (resources.memory - own) / (beside - 1)) return {threads, own};
   }
   return {resources.threads, need.Of(resources.threads)};
 }

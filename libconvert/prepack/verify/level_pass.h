@@ -54,6 +54,7 @@ struct PassResources {
   unsigned threads = 1;
   uint64_t memory = 0;                     // bytes, for all modules that are looked at at a time
   std::span<const ModuleNeed> needs = {};  // of each module of the manifest
+  uint64_t mean_need = UINT64_MAX;         // of a module on one thread
 };
 
 // How a module is worked on.
@@ -62,8 +63,9 @@ struct ModuleShare {
   uint64_t memory = 0;
 };
 
-// As few threads for one module as keep all threads busy, as far as memory allows. `modules`: how
-// many there are in all.
+// As few threads for one module as keep all threads busy, as far as memory allows: a large module
+// has others beside it that take what modules take in the mean. `modules`: how many there are in
+// all.
 ModuleShare ShareOf(const ModuleNeed& need, const PassResources& resources, size_t modules);
 
 // Why levels stopped early: the first failure, by the order of the manifest, that is of the folder

@@ -74,7 +74,7 @@ class Verification {
   Status FinishIntegrity();
   Status FinishSource(PassFailures failures);
   Status FinishExactness();
-  void FinishProducts();
+  Status FinishProducts();
   // For levels that have not run because the source, or the folder, is not what it should be; any
   // other failure is returned.
   Status Explain(const Status& failure);
@@ -85,6 +85,7 @@ class Verification {
   bool StartsEngine() const;
   void StartEngine();
   std::unique_ptr<GemmEngine> TakeEngine();
+  Status AwaitEngine();
   Status NameEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }

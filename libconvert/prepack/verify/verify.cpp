@@ -155,14 +155,17 @@ Result<unsigned> Verification::ThreadsFor(const ModuleNeed& largest, uint64_t be
 }
 
 Result<PassResources> Verification::Resources(std::span<const ModuleNeed> needs) const {
+  uint64_t sum = 0;
+  for (const ModuleNeed& need : needs) sum += need.Of(1);
+  const uint64_t mean = sum / std::max<uint64_t>(1, needs.size());
   if (options_.memory_limit == 0) {
     const unsigned threads = ThreadCount(options_.jobs);
     const uint64_t memory = kPassMemory + threads * kPassMemoryOfThread;
-    return PassResources{threads, memory - (Multiplies() ? InputCache::kMostKept : 0), needs};
+    return PassResources{threads, memory - (Multiplies() ? InputCache::kMostKept : 0), needs, mean};
   }
   const ModuleNeed largest = LargestOf(needs);
   PREPACK_TRY_ASSIGN(const unsigned threads, ThreadsFor(largest, 0));
-  return PassResources{threads, largest.Of(threads), needs};
+  return PassResources{threads, largest.Of(threads), needs, mean};
 }
 
 // The largest need is computed before anything is read.
@@ -304,6 +307,15 @@ Status Verification::NameEngine() {
   return {};
 }
 
+// Decides whether the GEMM level runs.
+Status Verification::AwaitEngine() {
+  engine_ = TakeEngine();
+  PREPACK_TRY(NameEngine());
+  gemm_options_.judge_gemm = Runs(Level::kGemm) && (!engine_name_.empty() || !StartsEngine());
+  gemm_options_.products.engine = engine_.get();
+  return {};
+}
+
 // Everything but the engine and the threads.
 ProductOptions Verification::ProductChoice() const {
   return {.engine = nullptr,
@@ -350,23 +362,25 @@ Status Verification::PrepareProducts() {
   }
   decoder_.emplace(*decoder);
   PREPACK_TRY(OpenOutput());
-  engine_ = TakeEngine();
-  PREPACK_TRY(NameEngine());
-  const bool gemm = Runs(Level::kGemm) && (!engine_name_.empty() || !StartsEngine());
-  if (!gemm && !JudgesQuality()) return {};
   gemm_options_ = {.products = ProductChoice(),
-                   .judge_gemm = gemm,
+                   .judge_gemm = Runs(Level::kGemm),
                    .judge_quality = JudgesQuality(),
                    .sample = sample(),
                    .output = output_decoder_ ? &*output_decoder_ : nullptr,
                    .packed_source = packed_source_ ? &*packed_source_ : nullptr};
-  gemm_options_.products.engine = engine_.get();
+  if (starting_engine_.valid()) {  // the other levels do not wait for it
+    gemm_options_.begin = [this] { return AwaitEngine(); };
+  } else {
+    PREPACK_TRY(AwaitEngine());
+    if (!gemm_options_.judge_gemm && !JudgesQuality()) return {};
+  }
   gemm_.emplace(folder_, *decoder_, gemm_options_, *bars_, progress_);
   gemm_->Share(measured_);
   return {};
 }
 
-void Verification::FinishProducts() {
+Status Verification::FinishProducts() {
+  PREPACK_TRY(gemm_->Begin());
   GemmLevels levels = gemm_->Finish(figures_);
   if (gemm_options_.judge_gemm) {
     level(Level::kGemm) = std::move(levels.gemm);
@@ -374,6 +388,7 @@ void Verification::FinishProducts() {
   }
   if (gemm_options_.judge_quality) level(Level::kQuality) = std::move(levels.quality);
   NoteUnusedActivations();
+  return {};
 }
 
 Status Verification::PrepareSource() {
@@ -387,8 +402,7 @@ Status Verification::FinishSource(PassFailures failures) {
   PREPACK_TRY(std::move(failures.exactness));
   if (exactness_) PREPACK_TRY(FinishExactness());
   PREPACK_TRY(std::move(failures.gemm));
-  if (gemm_) FinishProducts();
-  return {};
+  return gemm_ ? FinishProducts() : Status();
 }
 
 // A folder that is too damaged to unpack has already failed. And a checkpoint that nobody named

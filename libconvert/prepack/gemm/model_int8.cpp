@@ -16,28 +16,19 @@ namespace {
 
 constexpr uint64_t kInt8VnniChannels = 32;  // of a block
 
-class Int8VnniModel final : public ChannelModel {
+class Int8VnniModel final : public QuadsModel<ChannelModel> {
  public:
-  using ChannelModel::ChannelModel;
+  using QuadsModel::QuadsModel;
 
  private:
   uint64_t BlockStart(uint64_t n) const {
     return n / kInt8VnniChannels * kInt8VnniChannels * (k() + sizeof(int32_t));
   }
 
-  Quads QuadsOf(const ModelPiece& piece) const {
+  Quads QuadsOf(const ModelPiece& piece) const override {
     const uint64_t start = BlockStart(piece.n0) + piece.n0 % kInt8VnniChannels * 4;
     constexpr uint64_t kStride = kInt8VnniChannels * 4;
     return {.bytes = packed().weight.data() + start + piece.k0 / 4 * kStride, .stride = kStride};
-  }
-
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
-    DecodeQuads(QuadsOf(piece), piece, w);
-  }
-
-  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
-                   uint32_t* digests) const override {
-    return DigestQuads(QuadsOf(strip), strip, factors, digests);
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {
@@ -161,10 +152,10 @@ DlpShape PadDlp(const PackedOperands& packed) {
   return {.n16 = CeilDiv(packed.n, 16) * 16, .k4 = CeilDiv(packed.k, 4) * 4};
 }
 
-class ZentorchInt8DlpModel final : public ZentorchInt8Model {
+class ZentorchInt8DlpModel final : public QuadsModel<ZentorchInt8Model> {
  public:
   ZentorchInt8DlpModel(const PackedOperands& packed, const ModelInput& input)
-      : ZentorchInt8Model(packed, input, Shifted(QuantizeFor(packed, input), kShift)),
+      : QuadsModel(packed, input, Shifted(QuantizeFor(packed, input), kShift)),
         shape_(PadDlp(packed)) {}
 
  private:
@@ -184,20 +175,11 @@ class ZentorchInt8DlpModel final : public ZentorchInt8Model {
   }
 
   // A strip lies in one panel: both begin at multiples of 16.
-  Quads QuadsOf(const ModelPiece& piece) const {
+  Quads QuadsOf(const ModelPiece& piece) const override {
     const Panel panel = PanelOf(piece.n0);
     const uint64_t start = panel.start * shape_.k4 + (piece.n0 - panel.start) * 4;
     const uint64_t stride = panel.width * 4;
     return {.bytes = packed().weight.data() + start + piece.k0 / 4 * stride, .stride = stride};
-  }
-
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
-    DecodeQuads(QuadsOf(piece), piece, w);
-  }
-
-  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
-                   uint32_t* digests) const override {
-    return DigestQuads(QuadsOf(strip), strip, factors, digests);
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {

@@ -180,10 +180,10 @@ uint64_t Padded(uint64_t size) {
 
 // BA16a64b4a, then -128 times the sum of each channel, which takes off that the instruction wants
 // activations as u8; then, for a static zero point, -1 times the same sum.
-class BlockedModel final : public OneDnnW8A8Model {
+class BlockedModel final : public QuadsModel<OneDnnW8A8Model> {
  public:
   BlockedModel(const PackedOperands& packed, const ModelInput& input)
-      : OneDnnW8A8Model(packed, input, /*shift=*/128) {}
+      : QuadsModel(packed, input, /*shift=*/128) {}
 
  private:
   int32_t Correct(uint64_t n, int32_t sum) const override {
@@ -198,19 +198,10 @@ class BlockedModel final : public OneDnnW8A8Model {
   }
 
   // A strip lies in one row of tiles; each tile has kTile / 4 lines of fours.
-  Quads QuadsOf(const ModelPiece& piece) const {
+  Quads QuadsOf(const ModelPiece& piece) const override {
     const uint64_t start = piece.n0 / kTile * kTile * Padded(k()) + piece.n0 % kTile * 4;
     constexpr uint64_t kStride = kTile * 4;
     return {.bytes = packed().weight.data() + start + piece.k0 / 4 * kStride, .stride = kStride};
-  }
-
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
-    DecodeQuads(QuadsOf(piece), piece, w);
-  }
-
-  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
-                   uint32_t* digests) const override {
-    return DigestQuads(QuadsOf(strip), strip, factors, digests);
   }
 };
 

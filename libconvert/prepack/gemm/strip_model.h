@@ -222,6 +222,24 @@ void DecodeQuads(const Quads& packed, const ModelPiece& piece, int16_t* w);
 bool DigestQuads(const Quads& packed, const ModelPiece& strip, const int16_t* factors,
                  uint32_t* digests);
 
+// A model (of class Base) whose weights lie so.
+template <typename Base>
+class QuadsModel : public Base {
+ public:
+  using Base::Base;
+
+ private:
+  // From the first value of the piece on.
+  virtual Quads QuadsOf(const ModelPiece& piece) const = 0;
+
+  void Decode(const ModelPiece& piece, int16_t* w) const final {
+    DecodeQuads(QuadsOf(piece), piece, w);
+  }
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors, uint32_t* digests) const final {
+    return DigestQuads(QuadsOf(strip), strip, factors, digests);
+  }
+};
+
 // Signed bytes of one output channel after the other, `stride` apart: from the first of the piece.
 void DecodeRows(const int8_t* rows, uint64_t stride, const ModelPiece& piece, int16_t* w);
 void DigestRows(const int8_t* rows, uint64_t stride, const ModelPiece& strip,

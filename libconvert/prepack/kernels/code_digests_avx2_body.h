@@ -244,12 +244,6 @@ struct StripCodes {
   Vector pairs[kStripChannels / 2];
 };
 
-[[gnu::always_inline]] inline __m128i LoadTwoWords(const uint8_t* words, size_t stride) {
-  const auto* first = reinterpret_cast<const __m128i*>(words);
-  const auto* second = reinterpret_cast<const __m128i*>(words + stride);
-  return _mm_unpacklo_epi64(_mm_loadl_epi64(first), _mm_loadl_epi64(second));
-}
-
 [[gnu::always_inline]] inline void TransposeCodes(const uint8_t* codes, size_t stride,
                                                   StripCodes& strip) {
   for (size_t i = 0; i < kStripChannels / 2; ++i) {

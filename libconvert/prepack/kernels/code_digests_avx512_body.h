@@ -200,12 +200,6 @@ struct StripCodes {
   Vector pairs[kStripChannels / 2];
 };
 
-[[gnu::always_inline]] inline __m128i LoadTwoWords(const uint8_t* words, size_t stride) {
-  const auto* first = reinterpret_cast<const __m128i*>(words);
-  const auto* second = reinterpret_cast<const __m128i*>(words + stride);
-  return _mm_unpacklo_epi64(_mm_loadl_epi64(first), _mm_loadl_epi64(second));
-}
-
 // The codes of eight input channels.
 [[gnu::always_inline]] inline Vector LoadEightWords(const uint8_t* words, size_t stride) {
   if (stride == sizeof(uint64_t)) {

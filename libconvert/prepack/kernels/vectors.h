@@ -155,6 +155,13 @@ template <size_t kUnit, size_t kCount>
   return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xB1)));
 }
 
+// Eight bytes of each of two places.
+[[gnu::always_inline]] inline __m128i LoadTwoWords(const uint8_t* words, size_t stride) {
+  const auto* first = reinterpret_cast<const __m128i*>(words);
+  const auto* second = reinterpret_cast<const __m128i*>(words + stride);
+  return _mm_unpacklo_epi64(_mm_loadl_epi64(first), _mm_loadl_epi64(second));
+}
+
 // 16 bytes of each of two places.
 [[gnu::always_inline]] inline __m256i LoadTwoLanes(const void* low, const void* high) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(LoadLane(low)), LoadLane(high), 1);

@@ -255,17 +255,18 @@ struct StripCodes {
   for (int bit = 0; bit < 4; ++bit) RotateIndex<1>(strip.pairs);
 }
 
-// Input channels that are digested with the same tables in the registers.
-constexpr size_t kMostStripCodes = 4;
+// What DigestStrip takes: blocks of so many input channels, and how many of them at most are
+// digested with the same tables in the registers.
+constexpr size_t kBlockCodes = kCodes;
+constexpr size_t kMostBlocks = 4;
 
-// At most kMostStripCodes · kCodes input channels.
 template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline void DigestStrip(const uint8_t* codes, size_t stride, size_t blocks,
                                                const NibbleScales& scales, const int16_t* factors,
                                                uint32_t* digests) {
-  StripCodes strips[kMostStripCodes];
+  StripCodes strips[kMostBlocks];
   for (size_t block = 0; block < blocks; ++block) {
-    TransposeCodes(codes + block * kCodes * stride, stride, strips[block]);
+    TransposeCodes(codes + block * kBlockCodes * stride, stride, strips[block]);
   }
   const AllCodes all = FlippedCodes(scales.flip);
   for (size_t i = 0; i < kStripChannels; i += 2) {
@@ -276,7 +277,7 @@ template <Bf16Rounding kRounding>
     Vector even_sums = Numbers32(0);
     Vector odd_sums = Numbers32(0);
     for (size_t block = 0; block < blocks; ++block) {
-      const CodeFactors own = LoadFactors(factors + block * kCodes);
+      const CodeFactors own = LoadFactors(factors + block * kBlockCodes);
       const Vector pair = strips[block].pairs[i / 2];
       even_sums = AddCodes(even_sums, And(pair, Bytes(15)), even, own);
       odd_sums = AddCodes(odd_sums, And(ShiftRight<4>(pair), Bytes(15)), odd, own);
@@ -284,19 +285,6 @@ template <Bf16Rounding kRounding>
     digests[i] += DigestOf(even_sums);
     digests[i + 1] += DigestOf(odd_sums);
   }
-}
-
-template <Bf16Rounding kRounding>
-void DigestColumns(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
-                   const int16_t* factors, uint32_t* digests) {
-  while (count >= kCodes) {
-    const size_t blocks = count / kCodes < kMostStripCodes ? count / kCodes : kMostStripCodes;
-    DigestStrip<kRounding>(codes, stride, blocks, scales, factors, digests);
-    codes += blocks * kCodes * stride;
-    factors += blocks * kCodes;
-    count -= blocks * kCodes;
-  }
-  if (count != 0) Below().digest_nibbles(codes, stride, count, scales, factors, digests);
 }
 
 // Whole lanes of codes. Returns how many fours of bytes of each output channel these are.

@@ -190,10 +190,13 @@ template <Bf16Rounding kRounding>
   return EverySecond<1>(weights, weights);
 }
 
-// Input channels whose codes for one pair of output channels a register holds, a byte each.
-constexpr size_t kPairCodes = kVectorBytes;
+// What DigestStrip takes: blocks of so many input channels, whose codes for one pair of output
+// channels a register holds, a byte each; and how many blocks at most are digested with the same
+// tables in the registers.
+constexpr size_t kBlockCodes = kVectorBytes;
+constexpr size_t kMostBlocks = 2;
 
-// The codes of a strip for kPairCodes input channels: a register for each two output channels, of
+// The codes of a strip for kBlockCodes input channels: a register for each two output channels, of
 // which the first has the low nibbles. In lane i lie input channels 8j + 2i and the next, for each
 // j.
 struct StripCodes {
@@ -221,7 +224,7 @@ struct StripCodes {
   for (int bit = 0; bit < 4; ++bit) RotateIndex<1>(strip.pairs);
 }
 
-// Factors of kPairCodes input channels in the order of StripCodes, of even and of odd ones.
+// Factors of kBlockCodes input channels in the order of StripCodes, of even and of odd ones.
 struct PairFactors {
   Vector even;
   Vector odd;
@@ -242,19 +245,15 @@ struct PairFactors {
           _mm512_permutex2var_epi16(first, Add16(even, Numbers(1)), second)};
 }
 
-// Input channels that are digested with the same tables in the registers.
-constexpr size_t kMostStripCodes = 2;
-
-// At most kMostStripCodes · kPairCodes input channels.
 template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline void DigestStrip(const uint8_t* codes, size_t stride, size_t blocks,
                                                const NibbleScales& scales, const int16_t* factors,
                                                uint32_t* digests) {
-  StripCodes strips[kMostStripCodes];
-  PairFactors own[kMostStripCodes];
+  StripCodes strips[kMostBlocks];
+  PairFactors own[kMostBlocks];
   for (size_t block = 0; block < blocks; ++block) {
-    TransposeCodes(codes + block * kPairCodes * stride, stride, strips[block]);
-    own[block] = LoadPairFactors(factors + block * kPairCodes);
+    TransposeCodes(codes + block * kBlockCodes * stride, stride, strips[block]);
+    own[block] = LoadPairFactors(factors + block * kBlockCodes);
   }
   const __m512 all = FlippedCodes(scales.flip);
   Vector sums[kStripChannels];
@@ -274,20 +273,6 @@ template <Bf16Rounding kRounding>
     }
   }
   AddDigests(sums, digests);
-}
-
-template <Bf16Rounding kRounding>
-void DigestColumns(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
-                   const int16_t* factors, uint32_t* digests) {
-  while (count >= kPairCodes) {
-    const size_t blocks =
-        count / kPairCodes < kMostStripCodes ? count / kPairCodes : kMostStripCodes;
-    DigestStrip<kRounding>(codes, stride, blocks, scales, factors, digests);
-    codes += blocks * kPairCodes * stride;
-    factors += blocks * kPairCodes;
-    count -= blocks * kPairCodes;
-  }
-  if (count != 0) Below().digest_nibbles(codes, stride, count, scales, factors, digests);
 }
 
 // Input channels whose codes a register holds, four in a word.

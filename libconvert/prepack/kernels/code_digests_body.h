@@ -111,6 +111,23 @@ uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scale
              : DigestSmall<Bf16Rounding::kNearest>(steps, count, scales, groups, factors);
 }
 
+namespace {
+
+template <Bf16Rounding kRounding>
+void DigestColumns(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
+                   const int16_t* factors, uint32_t* digests) {
+  while (count >= kBlockCodes) {
+    const size_t blocks = count / kBlockCodes < kMostBlocks ? count / kBlockCodes : kMostBlocks;
+    DigestStrip<kRounding>(codes, stride, blocks, scales, factors, digests);
+    codes += blocks * kBlockCodes * stride;
+    factors += blocks * kBlockCodes;
+    count -= blocks * kBlockCodes;
+  }
+  if (count != 0) Below().digest_nibbles(codes, stride, count, scales, factors, digests);
+}
+
+}  // namespace
+
 void DigestNibbles(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
                    const int16_t* factors, uint32_t* digests) {
   if (AreOrdinary(scales)) {

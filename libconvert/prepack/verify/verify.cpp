@@ -368,12 +368,7 @@ Status Verification::PrepareProducts() {
                    .sample = sample(),
                    .output = output_decoder_ ? &*output_decoder_ : nullptr,
                    .packed_source = packed_source_ ? &*packed_source_ : nullptr};
-  if (starting_engine_.valid()) {  // the other levels do not wait for it
-    gemm_options_.begin = [this] { return AwaitEngine(); };
-  } else {
-    PREPACK_TRY(AwaitEngine());
-    if (!gemm_options_.judge_gemm && !JudgesQuality()) return {};
-  }
+  gemm_options_.begin = [this] { return AwaitEngine(); };  // the other levels do not wait for it
   gemm_.emplace(folder_, *decoder_, gemm_options_, *bars_, progress_);
   gemm_->Share(measured_);
   return {};
@@ -381,6 +376,7 @@ Status Verification::PrepareProducts() {
 
 Status Verification::FinishProducts() {
   PREPACK_TRY(gemm_->Begin());
+  if (!gemm_options_.judge_gemm && !gemm_options_.judge_quality) return {};
   GemmLevels levels = gemm_->Finish(figures_);
   if (gemm_options_.judge_gemm) {
     level(Level::kGemm) = std::move(levels.gemm);

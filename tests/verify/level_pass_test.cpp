@@ -63,6 +63,18 @@ TEST_CASE("levels need memory one after the other") {
   CHECK(need.Of(2) == 18 * kMiB);
 }
 
+TEST_CASE("a large module has one thread where others fit beside it") {
+  PassResources resources = ResourcesOf(2, 52 * kMiB);
+  const ModuleNeed large = NeedOf(14 * kMiB, 20 * kMiB);
+  CHECK(ShareOf(large, resources, 100).threads == 2);  // such modules are all that there are
+  resources.mean_need = 18 * kMiB;
+  CHECK(ShareOf(large, resources, 100).threads == 1);
+  resources.mean_need = 18 * kMiB + 1;
+  CHECK(ShareOf(large, resources, 100).threads == 2);
+  resources.mean_need = 0;
+  CHECK(ShareOf(NeedOf(14 * kMiB, 39 * kMiB), resources, 100).threads == 2);  // more than all
+}
+
 TEST_CASE("a few modules share all threads") {
   const ModuleNeed small = NeedOf(kMiB, kMiB);
   CHECK(ShareOf(small, ResourcesOf(8, 64 * kMiB), 1).threads == 8);

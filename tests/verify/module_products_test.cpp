@@ -4,11 +4,15 @@
 
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "catch.h"
 #include "prepack/convert/output_shards.h"
+#include "prepack/gemm/engine.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
@@ -56,6 +60,41 @@ TEST_CASE("every kind of activations makes its figures") {
   CHECK(std::isinf(inputs[4].kernel.sqnr_db));
   CHECK_FALSE(products.gemm.agreement_db);
   CHECK_FALSE(products.quality);
+}
+
+// The sample is some of 384 output channels; where they lie, the name of the module says.
+TEST_CASE("oneDNN's primitive multiplies copies of the sample as it does the whole module") {
+  const Result<std::unique_ptr<GemmEngine>> engine = MakeOneDnnEngine();
+  if (!engine.ok()) {
+    WARN("not run: " << engine.status().ToString());
+    return;
+  }
+  const std::pair<const char*, uint64_t> examples[] = {{"ct-w4a16-g128-sym", 16},
+                                                       {"ct-w4a16-g32-asym", 16},
+                                                       {"ct-w8a8-dynamic", 64},
+                                                       {"ct-w8a8-static", 64},
+                                                       {"ct-w8a8-asym-act", 64}};
+  for (const auto& [checkpoint, channels] : examples) {
+    CAPTURE(checkpoint);
+    const ModuleExample example(checkpoint, {.target = "onednn"});
+    ProductOptions options{.engine = engine->get(), .sampled_weights = 1};
+    const ModuleProducts whole = Value(example.Multiply(options));
+    options.whole = false;
+    const ModuleProducts sampled = Value(example.Multiply(options));
+    CHECK(sampled.gemm.implementation == whole.gemm.implementation);
+    CHECK(sampled.gemm.channels == channels);
+    CHECK(whole.gemm.channels == channels);
+    CHECK(sampled.weights.none());
+    REQUIRE(sampled.gemm.inputs.size() == 5);
+    for (size_t i = 0; i < 5; ++i) {
+      const InputFigures& found = sampled.gemm.inputs[i];
+      CAPTURE(found.input, found.rows);
+      CHECK(found.kernel.sqnr_db >= 48);
+      CHECK(found.kernel.worst_channel_sqnr_db >= 48);
+      CHECK(found.end_to_end.sqnr_db ==
+            Approx(whole.gemm.inputs[i].end_to_end.sqnr_db).margin(0.1));
+    }
+  }
 }
 
 TEST_CASE("the figures do not depend on the number of threads") {

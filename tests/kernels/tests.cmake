@@ -17,7 +17,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   get_target_property(avx2 libprepack AVX2_KERNELS)
   get_target_property(avx512 libprepack AVX512_KERNELS)
   add_library(kernels_unoptimised OBJECT ${avx2} ${avx512}
-    ${PROJECT_SOURCE_DIR}/libconvert/prepack/gemm/reference_avx2.cpp)
+    ${PROJECT_SOURCE_DIR}/libconvert/prepack/gemm/reference_avx2.cpp
+    ${PROJECT_SOURCE_DIR}/libconvert/prepack/gemm/reference_avx512.cpp)
   set_target_properties(kernels_unoptimised PROPERTIES
     EXPORT_COMPILE_COMMANDS OFF  # clang-tidy sees the real ones
     UNITY_BUILD OFF)

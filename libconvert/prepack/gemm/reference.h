@@ -8,14 +8,16 @@
 
 namespace prepack {
 
-// y[M, N] = x[M, K] · w[N, K]ᵀ, all row-major f64. `isa` must be supported here; it decides how
-// fast this is, and how the last bits are rounded. Works on the calling thread.
+// y[M, N] = x[M, K] · w[N, K]ᵀ, all row-major f64. ProcessIsa() decides how fast this is, and how
+// the last bits are rounded. Works on the calling thread.
 void ReferenceGemm(uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
                    std::span<const double> w, std::span<double> y);
 
-// ReferenceGemm of reference.h with AVX2 and FMA.
+// The same with the instructions of one set, AVX2 (with FMA) or AVX-512.
 void ReferenceProductAvx2(uint64_t m, uint64_t n, uint64_t k, const double* x, const double* w,
                           double* y);
+void ReferenceProductAvx512(uint64_t m, uint64_t n, uint64_t k, const double* x, const double* w,
+                            double* y);
 
 }  // namespace prepack
 

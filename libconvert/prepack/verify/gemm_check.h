@@ -79,8 +79,10 @@ struct GemmOptions {
   const SecondDecoder* output = nullptr;
   // The source, if it is a packed folder. Else null.
   const PackedSource* packed_source = nullptr;
-  // Called once, before the first product: may set the engine, and what is judged.
+  // Called once, before the first product: may set the engine, and what is judged. It may wait for
+  // the engine, unless that is ready.
   std::function<Status()> begin = {};
+  std::function<bool()> is_ready = {};
 };
 
 struct GemmLevels {
@@ -116,6 +118,8 @@ class GemmCheck {
 
   // Before the first product, or in the end if there is none. From any thread.
   Status Begin();
+  // Can it begin at once?
+  bool IsReady() const { return !options_.is_ready || options_.is_ready(); }
 
   // How many weights it looks at.
   uint64_t weights() const;

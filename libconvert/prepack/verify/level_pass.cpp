@@ -105,7 +105,29 @@ uint64_t LevelPass::bytes() const {
          (levels_.gemm != nullptr ? levels_.gemm->weights() : 0);
 }
 
+bool PostponedModules::Add(size_t module, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > kMostBytes - bytes_) return false;
+  bytes_ += bytes;
+  modules_.push_back(module);
+  return true;
+}
+
+std::optional<size_t> PostponedModules::Take() {
+  const std::lock_guard lock(mutex_);
+  if (modules_.empty()) return std::nullopt;
+  const size_t module = modules_.front();
+  modules_.pop_front();
+  return module;
+}
+
+size_t PostponedModules::count() const {
+  const std::lock_guard lock(mutex_);
+  return modules_.size();
+}
+
 Status LevelPass::RunModule(size_t index, unsigned threads) {
+  PREPACK_TRY(RunReadyOnes());
   const GatePass pass(gate_, resources_.needs[index].Of(threads));
   modules_done_[index] = 1;
   if (levels_.integrity != nullptr) {
@@ -116,8 +138,36 @@ Status LevelPass::RunModule(size_t index, unsigned threads) {
   if (levels_.exactness != nullptr && exactness_.IsBehind(index)) {
     PREPACK_TRY(exactness_.NoteOrReturn(index, levels_.exactness->CompareModule(index, threads)));
   }
-  if (levels_.gemm == nullptr || !exactness_.IsBehind(index) || !gemm_.IsBehind(index)) return {};
+  if (levels_.gemm == nullptr || Postpone(index)) return {};
+  return Multiply(index, threads);
+}
+
+Status LevelPass::Multiply(size_t index, unsigned threads) {
+  if (!exactness_.IsBehind(index) || !gemm_.IsBehind(index)) return {};
   return gemm_.NoteOrReturn(index, levels_.gemm->Multiply(index, threads));
+}
+
+bool LevelPass::Postpone(size_t index) {
+  if (levels_.gemm->IsReady()) return false;
+  uint64_t bytes = 0;
+  for (const auto& [part, tensor] : modules_[index].record->parts) bytes += tensor.bytes();
+  return postponed_.Add(index, bytes);
+}
+
+Status LevelPass::RunPostponed(size_t index) {
+  const unsigned threads = ThreadsOf(index, modules_.size());
+  const GatePass pass(gate_, resources_.needs[index].Of(threads));
+  return Multiply(index, threads);
+}
+
+// The products that were postponed, as soon as they can be made.
+Status LevelPass::RunReadyOnes() {
+  if (levels_.gemm == nullptr || !levels_.gemm->IsReady()) return {};
+  while (const std::optional<size_t> index = postponed_.Take()) {
+    if (CancellationRequested()) return Interrupted(folder_.path().string());
+    PREPACK_TRY(RunPostponed(*index));
+  }
+  return {};
 }
 
 Status LevelPass::RunTensor(size_t index) {
@@ -166,7 +216,7 @@ std::vector<LevelPass::Unit> LevelPass::UnitsLeft() const {
 Status LevelPass::RunRest() {
   const std::vector<Unit> units = UnitsLeft();
   const auto modules = static_cast<size_t>(std::ranges::count(units, true, &Unit::is_module));
-  return ParallelFor(units.size(), resources_.threads, [&](size_t number, unsigned) -> Status {
+  const auto run = [&](size_t number, unsigned) -> Status {
     if (CancellationRequested()) return Interrupted(folder_.path().string());
     const Unit& unit = units[number];
     if (!unit.is_module) {
@@ -174,8 +224,13 @@ Status LevelPass::RunRest() {
       return RunTensor(unit.index);
     }
     progress_.BeginItem(*modules_[unit.index].name);
-    const ModuleNeed& need = resources_.needs[unit.index];
-    return RunModule(unit.index, ShareOf(need, resources_, modules).threads);
+    return RunModule(unit.index, ThreadsOf(unit.index, modules));
+  };
+  PREPACK_TRY(ParallelFor(units.size(), resources_.threads, run));
+  return ParallelFor(postponed_.count(), resources_.threads, [&](size_t, unsigned) -> Status {
+    if (CancellationRequested()) return Interrupted(folder_.path().string());
+    const std::optional<size_t> index = postponed_.Take();
+    return index ? RunPostponed(*index) : Status();
   });
 }
 

@@ -8,13 +8,18 @@
 //
 // Modules run side by side, one thread each, as long as their memory fits into the budget. Those
 // that are too large for that get several threads.
+//
+// oneDNN may still be starting when the first modules come to their products. These are then made a
+// little later, and their bytes are taken from the page cache once more.
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -110,6 +115,24 @@ class MemoryGate {
   uint64_t entered_ = 0;  // of these
 };
 
+// Modules whose products have to wait, in the order in which they came: so few that the page cache
+// still has their bytes.
+class PostponedModules {
+ public:
+  static constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+
+  // False: there are too many already.
+  bool Add(size_t module, uint64_t bytes);
+  // The next one, once.
+  std::optional<size_t> Take();
+  size_t count() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<size_t> modules_;
+  uint64_t bytes_ = 0;  // of all that ever came
+};
+
 class LevelPass {
  public:
   // All arguments but the resources must outlive it, and so must the needs among these. With a
@@ -126,9 +149,7 @@ class LevelPass {
   // thread, each once. Failures of the checkpoints are noted; any other ends the pass.
   Status RunModule(size_t index, unsigned threads);
   // As many threads as it gets where all modules are looked at.
-  Status RunModule(size_t index) {
-    return RunModule(index, ShareOf(resources_.needs[index], resources_, modules_.size()).threads);
-  }
+  Status RunModule(size_t index) { return RunModule(index, ThreadsOf(index, modules_.size())); }
   Status RunTensor(size_t index);
   // Then: looks at all that have not been looked at, in the order of the folder.
   Status RunRest();
@@ -141,7 +162,15 @@ class LevelPass {
   };
   struct Unit;  // of what is left
 
+  unsigned ThreadsOf(size_t index, size_t modules) const {
+    return ShareOf(resources_.needs[index], resources_, modules).threads;
+  }
   std::vector<Unit> UnitsLeft() const;
+  Status Multiply(size_t index, unsigned threads);
+  // Unless the products can be made at once, and if so many may wait.
+  bool Postpone(size_t index);
+  Status RunPostponed(size_t index);
+  Status RunReadyOnes();
 
   const PackedFolder& folder_;
   const ModuleSample* sample_;
@@ -154,6 +183,7 @@ class LevelPass {
   MemoryGate gate_;
   FirstFailure exactness_;
   FirstFailure gemm_;
+  PostponedModules postponed_;
 };
 
 // The folder, or the source, is not what it should be; other errors end a verification.

@@ -3,6 +3,7 @@
 
 // A run of all levels over one packed folder, of verify.h or verify_conversion.h.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <future>
@@ -111,6 +112,7 @@ class Verification {
   std::optional<std::filesystem::path> source_path_;
   std::optional<Checkpoint> baseline_;
   std::optional<Checkpoint> recorded_;
+  std::atomic<bool> engine_has_started_ = false;  // or has failed to
   std::future<Result<std::unique_ptr<GemmEngine>>> starting_engine_;
   // Of the source, once it has been opened, and of what the levels read it with.
   std::optional<Checkpoint> source_;

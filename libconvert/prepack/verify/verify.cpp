@@ -282,8 +282,15 @@ bool Verification::StartsEngine() const {
 }
 
 void Verification::StartEngine() {
-  if (!StartsEngine() || measured_.merged()) return;
-  starting_engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
+  if (!StartsEngine() || measured_.merged()) {
+    engine_has_started_ = true;
+    return;
+  }
+  starting_engine_ = std::async(std::launch::async, [this] {
+    auto engine = MakeOneDnnEngine();
+    engine_has_started_ = true;
+    return engine;
+  });
 }
 
 // Null if only models multiply, either on request or because the GEMM level does not run; in that
@@ -369,6 +376,7 @@ Status Verification::PrepareProducts() {
                    .output = output_decoder_ ? &*output_decoder_ : nullptr,
                    .packed_source = packed_source_ ? &*packed_source_ : nullptr};
   gemm_options_.begin = [this] { return AwaitEngine(); };  // the other levels do not wait for it
+  gemm_options_.is_ready = [this] { return engine_has_started_.load(); };
   gemm_.emplace(folder_, *decoder_, gemm_options_, *bars_, progress_);
   gemm_->Share(measured_);
   return {};

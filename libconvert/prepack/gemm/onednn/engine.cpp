@@ -61,7 +61,7 @@ class OneDnnEngine final : public GemmEngine {
   Result<GemmInfo> MultiplyPacked(const PackedProblem& problem, std::span<float> y) override {
     const std::lock_guard lock(mutex_);
     try {
-      PREPACK_TRY_ASSIGN(PackedPlan plan, PlanPacked(engine_, problem));
+      PREPACK_TRY_ASSIGN(PackedPlan plan, plans_.PlanFor(engine_, problem));
       PREPACK_TRY(RunPacked(engine_, stream_, plan, problem, y));
       return std::move(plan.info);
     } catch (const std::exception&) {
@@ -72,7 +72,7 @@ class OneDnnEngine final : public GemmEngine {
   Result<GemmInfo> DescribePacked(const PackedProblem& problem) override {
     const std::lock_guard lock(mutex_);
     try {
-      PREPACK_TRY_ASSIGN(PackedPlan plan, PlanPacked(engine_, problem));
+      PREPACK_TRY_ASSIGN(PackedPlan plan, plans_.PlanFor(engine_, problem));
       return std::move(plan.info);
     } catch (const std::exception&) {
       return CurrentOneDnnFailure(kOtherEngine);
@@ -95,6 +95,7 @@ class OneDnnEngine final : public GemmEngine {
   std::mutex mutex_;
   dnnl::engine engine_;
   dnnl::stream stream_;
+  KnownPlans plans_;
 };
 
 // oneDNN takes pointers without const; it does not write to inputs.

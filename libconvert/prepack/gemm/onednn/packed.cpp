@@ -275,13 +275,15 @@ void* FeedOf(const PackedPlan& plan, const PackedProblem& problem, PackedExecuti
   if (type == Type::s8) {
     execution.quantized = IsW8A8(problem) ? QuantizeW8A8(problem)
                                           : QuantizeDynamic(problem.input.x, problem.packed.k);
-    for (const int16_t value : execution.quantized.values) {
-      execution.s8.push_back(static_cast<int8_t>(value));
-    }
+    const std::vector<int16_t>& values = execution.quantized.values;
+    execution.s8.resize(values.size());
+    std::ranges::transform(values, execution.s8.begin(),
+                           [](int16_t value) { return static_cast<int8_t>(value); });
     return execution.s8.data();
   }
   if (type == Type::bf16) {
-    for (const float value : problem.input.x) execution.bf16.push_back(F32ToBF16(value));
+    execution.bf16.resize(problem.input.x.size());
+    std::ranges::transform(problem.input.x, execution.bf16.begin(), F32ToBF16);
     return execution.bf16.data();
   }
   return const_cast<float*>(problem.input.x.data());
@@ -351,6 +353,29 @@ Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& p
   if (IsW8A8(problem) && !plan->info.is_reference) {
     PREPACK_TRY(CheckExactSums(engine));
   }
+  return plan;
+}
+
+KnownPlans::Key::Key(const PackedProblem& problem)
+    : request(problem.request),
+      n(problem.packed.n),
+      k(problem.packed.k),
+      group_size(problem.packed.group_size),
+      rows(problem.input.m),
+      scale_dtype(problem.packed.scale_dtype),
+      has_zero_points(!problem.packed.zero_point.empty()),
+      repack(problem.repack) {
+  if (!problem.packed.bias.empty()) bias_dtype = problem.packed.bias_dtype;
+}
+
+Result<PackedPlan> KnownPlans::PlanFor(const dnnl::engine& engine, const PackedProblem& problem) {
+  constexpr size_t kMost = 128;
+  Key key(problem);
+  const auto known = std::ranges::find(known_, key, &Known::key);
+  if (known != known_.end()) return known->plan;
+  PREPACK_TRY_ASSIGN(PackedPlan plan, PlanPacked(engine, problem));
+  if (known_.size() == kMost) known_.pop_front();
+  known_.push_back({.key = std::move(key), .plan = plan});
   return plan;
 }
 

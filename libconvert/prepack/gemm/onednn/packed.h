@@ -6,13 +6,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <dnnl.hpp>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "prepack/base/dtype.h"
 #include "prepack/gemm/activation_quantizers.h"
 #include "prepack/gemm/engine.h"
+#include "prepack/layouts/layout.h"
 
 namespace prepack {
 
@@ -40,6 +44,38 @@ struct PackedExecution {
 
 // The errors are those of GemmEngine::MultiplyPacked.
 Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& problem);
+
+// The plans that were made last. The modules of a model are of a few kinds, and oneDNN takes as long
+// for a plan as for some products. Not safe for several threads.
+class KnownPlans {
+ public:
+  // The errors are those of PlanPacked, and are not kept.
+  Result<PackedPlan> PlanFor(const dnnl::engine& engine, const PackedProblem& problem);
+
+ private:
+  // All that a plan depends on.
+  struct Key {
+    PackRequest request;
+    uint64_t n = 0;
+    uint64_t k = 0;
+    uint64_t group_size = 0;
+    uint64_t rows = 0;
+    DType scale_dtype = DType::kF32;
+    std::optional<DType> bias_dtype;
+    bool has_zero_points = false;
+    bool repack = false;
+
+    explicit Key(const PackedProblem& problem);
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Known {
+    Key key;
+    PackedPlan plan;
+  };
+
+  std::deque<Known> known_;  // the oldest first
+};
+
 // Puts the packed weights, their scales and their zero points among the arguments.
 Status SetWeights(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
                   const PackedProblem& problem, OneDnnArguments& arguments);

@@ -5,6 +5,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/random.h"
+#include "prepack/kernels/strip_products.h"
 
 namespace prepack {
 
@@ -24,9 +25,10 @@ std::vector<ChannelPanel> CutChannels(const PackedModule& packed, const ProductC
 std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const ProductCut& cut,
                                           uint64_t weights) {
   const uint64_t n = packed.request().n;
-  const uint64_t most = cut.channels / cut.step;
-  const uint64_t steps = std::clamp<uint64_t>(weights / (cut.slab_inputs * cut.step), 1, most);
-  const uint64_t wanted = steps * cut.step;
+  const uint64_t most = std::max<uint64_t>(cut.channels / kStripChannels, 1);
+  const uint64_t strips =
+      std::clamp<uint64_t>(weights / (cut.slab_inputs * kStripChannels), 1, most);
+  const uint64_t wanted = strips * kStripChannels;
   const uint64_t reserved = CeilDiv(wanted, cut.unit) * cut.unit;
   if (packed.members().size() * reserved >= n) return CutChannels(packed, cut, kPanelWeights);
   std::set<uint64_t> starts;

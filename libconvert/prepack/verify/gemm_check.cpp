@@ -63,7 +63,7 @@ ProductCut CutInto(const PackedModule& packed, uint64_t inputs) {
           .slab_inputs = inputs,
           .channels = std::max<uint64_t>(1, most / unit) * unit,
           .unit = unit,
-          .step = CommonMultiple(packed, kStripChannels)};
+          .tile = CommonMultiple(packed, 1)};
 }
 
 }  // namespace
@@ -148,7 +148,7 @@ uint64_t MemoryOfPrimitive(const PackedModule& packed, const Pass& pass, bool re
   return outputs + fed * (pass.k * 12 + n * sizeof(float)) + (repack ? 2 * pass.k * n : 0);
 }
 
-// Output channels that are multiplied with all activations at a time.
+// Output channels that are unpacked and multiplied with all activations at a time.
 uint64_t ChannelsAtATime(const PackedModule& packed, const ProductCut& cut, const Pass& pass,
                          const ProductOptions& options) {
   const bool all = options.sampled_weights == UINT64_MAX || options.baseline != nullptr ||
@@ -156,7 +156,7 @@ uint64_t ChannelsAtATime(const PackedModule& packed, const ProductCut& cut, cons
   if (all) return pass.channels;
   uint64_t most = 0;
   for (const ChannelPanel& panel : SampledChannels(packed, cut, options.sampled_weights)) {
-    most = std::max(most, panel.channels);
+    most = std::max(most, cut.Unpacked(panel.n0, panel.channels, packed.request().n));
   }
   return most;
 }

@@ -6,6 +6,7 @@
 // into slabs of those. Only the shape and the layout decide where the cuts are, so figures depend
 // on nothing else.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/checked.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
@@ -53,7 +55,12 @@ struct ProductCut {
   uint64_t slab_inputs = 0;  // of a slab; K: all of them at once
   uint64_t channels = 0;     // output channels of a panel; the last one may have fewer
   uint64_t unit = 0;         // a panel begins at a multiple of so many
-  uint64_t step = 0;         // and ends at one of these, or at N
+  uint64_t tile = 0;         // so many are unpacked at a time, or all up to N
+
+  // Those that have to be unpacked with output channels [n0, n0 + wanted).
+  uint64_t Unpacked(uint64_t n0, uint64_t wanted, uint64_t n) const {
+    return std::min(CeilDiv(wanted, tile) * tile, n - n0);
+  }
 
   uint64_t slabs() const;
   // None: all input channels at once.

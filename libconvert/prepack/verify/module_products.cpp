@@ -338,13 +338,16 @@ Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& s
 // oneDNN on unpacked weights: the second implementation if the model is judged.
 Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
   const InputSlab slab = inputs_->slab().value_or(InputSlab{.k0 = 0, .inputs = cut_.k});
-  PREPACK_TRY(UnpackWeights(packed_, rounding_, slab, n0, channels, scratch.unpack));
+  const uint64_t unpacked = cut_.Unpacked(n0, channels, packed_.request().n);
+  PREPACK_TRY(UnpackWeights(packed_, rounding_, slab, n0, unpacked, scratch.unpack));
+  const std::span<const float> weights = scratch.unpack.weights;
   scratch.second.resize(kSecondRows * channels);
   PREPACK_TRY_ASSIGN(GemmInfo info, options_.engine->MultiplyFloats({.m = kSecondRows,
                                                                      .n = channels,
                                                                      .k = inputs_->k(),
                                                                      .x = activations_,
-                                                                     .w = scratch.unpack.weights},
+                                                                     .w = weights.first(
+                                                                         channels * inputs_->k())},
                                                                     scratch.second));
   for (uint64_t i = 0; i < scratch.second.size(); ++i) {
     scratch.second[i] += BiasOf(bias_, n0 + i % channels);

@@ -107,6 +107,15 @@ namespace {
 // Channels of a block of BA16a64b4a.
 constexpr uint64_t kBlockChannels = 64;
 
+// Of y [rows, all] the first columns of each row.
+void KeepColumns(uint64_t rows, uint64_t all, uint64_t columns, std::vector<float>& y) {
+  if (columns == all) return;
+  for (uint64_t row = 0; row < rows; ++row) {
+    std::copy_n(y.data() + row * all, columns, y.data() + row * columns);
+  }
+  y.resize(rows * columns);
+}
+
 // Of blocks of all input channels, and of the sums for each output channel that lie behind them.
 std::vector<std::byte> CopyBlocks(const PackedOperands& operands, uint64_t n0, uint64_t channels) {
   const uint64_t block = kBlockChannels * CeilDiv(operands.k, kBlockChannels) * kBlockChannels;
@@ -126,6 +135,12 @@ std::vector<std::byte> CopyBlocks(const PackedOperands& operands, uint64_t n0, u
 
 }  // namespace
 
+// Of blocks all output channels.
+uint64_t PrimitiveProduct::CopiedChannels(uint64_t n0, uint64_t channels) const {
+  if (IsNibble(packed_.request().scheme.code)) return channels;
+  return cut_.Unpacked(n0, channels, packed_.request().n);
+}
+
 void PrimitiveProduct::CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
                                  PrimitivePanel& panel) const {
   if (!IsNibble(packed_.request().scheme.code)) {
@@ -141,14 +156,15 @@ void PrimitiveProduct::CopyPanel(const PackedOperands& operands, uint64_t n0, ui
 
 Status PrimitiveProduct::MultiplyPanel(const PackedOperands& operands, uint64_t n0,
                                        uint64_t channels, PrimitivePanel& panel) const {
+  const uint64_t copied = CopiedChannels(n0, channels);
   PackRequest request = packed_.request();
-  request.n = channels;
+  request.n = copied;
   PackedOperands own = operands;
-  own.n = channels;
+  own.n = copied;
   own.weight = panel.weight;
   const auto take = [&](std::span<const std::byte>& part, DType dtype) {
     const uint64_t element = DTypeBits(dtype) / 8;
-    if (!part.empty()) part = part.subspan(n0 * element, channels * element);
+    if (!part.empty()) part = part.subspan(n0 * element, copied * element);
   };
   if (IsNibble(request.scheme.code)) {
     own.scale = panel.scale;
@@ -166,8 +182,10 @@ Status PrimitiveProduct::MultiplyPanel(const PackedOperands& operands, uint64_t 
                               .input = {.m = rows,
                                         .dtype = InputDType(packed_),
                                         .x = inputs_.given().first(rows * inputs_.columns())}};
-  panel.y.resize(rows * channels);
-  return options_.engine.MultiplyPacked(problem, panel.y).status();
+  panel.y.resize(rows * copied);
+  PREPACK_TRY(options_.engine.MultiplyPacked(problem, panel.y).status());
+  KeepColumns(rows, copied, channels, panel.y);
+  return {};
 }
 
 // The one-hot rows are the last ones.

@@ -55,8 +55,7 @@ class PrimitiveProduct {
   std::span<const float> Outputs(size_t batch) const { return of_batches_[batch]; }
   bool by_panels() const { return by_panels_; }
   // Copies output channels [n0, n0 + channels) of the packed weight and its parts. n0 is a multiple
-  // of kModelBlock, and channels are even; they end in a multiple of that, or with the module,
-  // where weights lie in blocks.
+  // of kModelBlock, and channels are even. Of weights in blocks it copies whole ones.
   void CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
                  PrimitivePanel& panel) const;
   // Multiplies them. Safe from any thread.
@@ -69,6 +68,7 @@ class PrimitiveProduct {
   Status MultiplyAllRows(const PackedProblem& whole);
   Status MultiplyHotRows(const PackedProblem& whole);
   bool CanCopyPanels() const;
+  uint64_t CopiedChannels(uint64_t n0, uint64_t channels) const;
   uint64_t PanelRows() const;
   Status MultiplyByBatch(const PackedProblem& whole);
   uint64_t RowsAtOnce(const InputBatch& batch) const;

@@ -46,10 +46,12 @@ Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule&
   return std::shared_ptr<const GemmInputs>(entry, &*entry->inputs);
 }
 
-std::shared_ptr<const std::vector<double>> InputCache::KernelRows(
-    const std::shared_ptr<const GemmInputs>& inputs, const KernelModel& dense) {
-  const auto make = [&] {
-    return std::make_shared<const std::vector<double>>(DenseRowsOfKernel(*inputs, dense));
+Result<std::shared_ptr<const std::vector<double>>> InputCache::KernelRows(
+    const std::shared_ptr<const GemmInputs>& inputs,
+    const std::function<Result<const KernelModel*>()>& dense) {
+  const auto make = [&]() -> Result<std::shared_ptr<const std::vector<double>>> {
+    PREPACK_TRY_ASSIGN(const KernelModel* model, dense());
+    return std::make_shared<const std::vector<double>>(DenseRowsOfKernel(*inputs, *model));
   };
   std::shared_ptr<Entry> entry;
   {
@@ -62,7 +64,9 @@ std::shared_ptr<const std::vector<double>> InputCache::KernelRows(
   }
   if (!entry) return make();
   const std::lock_guard lock(entry->mutex);
-  if (!entry->kernel_rows) entry->kernel_rows = make();
+  if (!entry->kernel_rows) {
+    PREPACK_TRY_ASSIGN(entry->kernel_rows, make());
+  }
   return entry->kernel_rows;
 }
 

@@ -6,6 +6,7 @@
 // modules share them.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,9 +45,10 @@ class InputCache {
                                                    const std::optional<InputSlab>& slab);
 
   // The dense rows of such inputs as the kernel multiplies them (DenseRowsOfKernel in truth.h).
-  // `dense`: the model that has been given them.
-  std::shared_ptr<const std::vector<double>> KernelRows(
-      const std::shared_ptr<const GemmInputs>& inputs, const KernelModel& dense);
+  // `dense` gives the model that has been given them; it is asked for only if they are not known.
+  Result<std::shared_ptr<const std::vector<double>>> KernelRows(
+      const std::shared_ptr<const GemmInputs>& inputs,
+      const std::function<Result<const KernelModel*>()>& dense);
 
  private:
   struct Key {

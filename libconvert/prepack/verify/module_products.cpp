@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -118,6 +119,7 @@ class ModuleMultiplication {
   Status Prepare();
   Status PrepareSlab(const std::optional<InputSlab>& slab);
   Status RunPrimitive();
+  Status PrepareModel();
   bool MultipliesAll() const;
   uint64_t SampledCount() const;  // output channels
   Status RunPanels(Progress& progress);
@@ -182,6 +184,7 @@ Status ModuleMultiplication::Run(Progress& progress) {
   for (uint64_t slab = 0; status.ok() && slab < cut_.slabs(); ++slab) {
     status = PrepareSlab(cut_.Slab(slab));
     if (status.ok()) status = RunPrimitive();
+    if (status.ok()) status = PrepareModel();
     if (status.ok()) status = RunPanels(progress);
   }
   return status;
@@ -217,18 +220,18 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
     bias_ = operands_->Bias();
   }
   model_rows_ = inputs_->dense_rows();
-  PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
   const std::span hot = inputs_->given().subspan(model_rows_ * inputs_->columns());
   PREPACK_TRY_ASSIGN(std::unique_ptr<KernelModel> hot_model, MakeModel(inputs_->hot().size(), hot));
-  truth_.emplace(packed_, source_, *inputs_, cache_.KernelRows(inputs_, *model_), *hot_model);
+  PREPACK_TRY_ASSIGN(auto kernel_rows,
+                     cache_.KernelRows(inputs_, [&]() -> Result<const KernelModel*> {
+                       PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
+                       return model_.get();
+                     }));
+  truth_.emplace(packed_, source_, *inputs_, std::move(kernel_rows), *hot_model);
   PREPACK_TRY(truth_->AddBias());
   if (modelled_) {
     channels_.emplace(packed_, *operands_, *truth_,
                       *WeightRoundingOf(packed_.layout(), packed_.request()), std::move(hot_model));
-  }
-  activations_.resize(kSecondRows * inputs_->k());
-  for (uint64_t i = 0; i < activations_.size(); ++i) {
-    activations_[i] = static_cast<float>(model_->Activation(i / inputs_->k(), i % inputs_->k()));
   }
   PREPACK_TRY(FindBaseline());
   sample_ = MultipliesAll() ? CutChannels(packed_, cut_, kPanelWeights)
@@ -319,10 +322,29 @@ Status ModuleMultiplication::RunPrimitive() {
   if (rounding_ == WeightRounding::kToBF16 && !primitive_->info().rounds_weights_to_bf16) {
     rounding_ = WeightRounding::kToF32;
   }
+  return {};
+}
+
+// What multiplies beside the primitive.
+Status ModuleMultiplication::PrepareModel() {
   if (!modelled_) return {};
-  // The model only has to confirm a few rows.
-  model_rows_ = kSecondRows;
-  PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
+  if (primitive_is_first()) {
+    // The model only has to confirm a few rows.
+    model_rows_ = kSecondRows;
+    model_.reset();
+  }
+  if (!model_) {
+    PREPACK_TRY_ASSIGN(model_, MakeModel(model_rows_, inputs_->given()));
+  }
+  activations_.clear();
+  if (options_.engine == nullptr || primitive_batches() != 0) return {};
+  std::vector<double> row(inputs_->columns());
+  for (uint64_t m = 0; m < kSecondRows; ++m) {
+    model_->CopyActivations(m, row);
+    const std::span own = std::span(row).first(inputs_->k());
+    std::ranges::transform(own, std::back_inserter(activations_),
+                           [](double x) { return static_cast<float>(x); });
+  }
   return {};
 }
 

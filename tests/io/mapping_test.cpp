@@ -131,6 +131,34 @@ TEST_CASE("only so many windows are kept, and those of a closed file go") {
   CHECK(windows.size() <= before);
 }
 
+// A model of a kernel keeps a pointer to the weights. Others visited files meanwhile, its window went,
+// and another one took its place in memory.
+TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {
+  const TempFolder folder;
+  constexpr uint64_t kWindows = kKeptWindows + 1;
+  constexpr uint64_t kMark = kWindowBytes + 5;
+  const File file =
+      Value(File::OpenForRead(WriteSparse(folder, (kWindows + 2) * kWindowBytes, {kMark})));
+  const PinnedBytes pinned = Value(file.Pin(kMark - 1, 2));
+  const std::byte* first = nullptr;
+  RequireOk(pinned.Visit([&](std::span<const std::byte> bytes) {
+    first = bytes.data();
+    CHECK(bytes.size() == 2);
+  }));
+  for (uint64_t i = 2; i < kWindows + 2; ++i) {
+    RequireOk(file.VisitAt(i * kWindowBytes, 1, [](const std::byte*) {}));
+  }
+  RequireOk(pinned.Visit([&](std::span<const std::byte> bytes) {
+    CHECK(bytes.data() == first);
+    CHECK(bytes[0] == std::byte{0});
+    CHECK(bytes[1] == ByteAt(kMark));
+  }));
+  RequireOk(Value(file.Pin(file.size(), 0)).Visit([](std::span<const std::byte> bytes) {
+    CHECK(bytes.empty());
+  }));
+  CheckError(file.Pin(file.size(), 1).status(), ErrorKind::kMalformed, "the file ended early");
+}
+
 TEST_CASE("where the address space is full, windows are given up, and what is needed is mapped") {
   const TempFolder folder;
   const File file = Value(File::OpenForRead(WriteSparse(folder, 4 * kWindowBytes, {77})));

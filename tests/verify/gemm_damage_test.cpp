@@ -184,7 +184,7 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   const PackedModule packed = Value(PackedModule::Open(folder, kQProj, record));
   std::filesystem::resize_file(temp / "out" / record.parts.at("weight").file, 4096);
   size_t sum = 0;
-  const Status status = packed.VisitWeight([&](std::span<const std::byte> bytes) {
+  const Status status = Value(packed.PinWeight()).Visit([&](std::span<const std::byte> bytes) {
     for (const std::byte byte : bytes) sum += std::to_integer<size_t>(byte);
   });
   CheckError(status, ErrorKind::kMalformed, "shrank while prepack read it");
@@ -192,10 +192,8 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   std::filesystem::remove(temp / "out" / record.parts.at("weight").file);
   const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
   const ModuleRecord& other = without.manifest().modules.at(kQProj);
-  CheckError(
-      Value(PackedModule::Open(without, kQProj, other)).VisitWeight([](std::span<const std::byte>) {
-      }),
-      ErrorKind::kMalformed, "the file is missing");
+  CheckError(Value(PackedModule::Open(without, kQProj, other)).PinWeight().status(),
+             ErrorKind::kMalformed, "the file is missing");
 }
 
 }  // namespace

@@ -69,9 +69,7 @@ TEST_CASE("reads stay inside a part") {
   std::filesystem::remove(temp / "out" / part.file);
   const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
   CheckError(without.Read(part, 0, buffer), ErrorKind::kMalformed, "the file is missing");
-  CheckError(without.Visit(
-                 part, [](const std::byte*) {}, VisitThreads::kThisOne),
-             ErrorKind::kMalformed, "the file is missing");
+  CheckError(without.Pin(part).status(), ErrorKind::kMalformed, "the file is missing");
 }
 
 // Verifies a folder whose manifest was edited and hashed again.

@@ -159,21 +159,54 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   });
 }
 
-Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
-                     VisitThreads threads) const {
+namespace {
+
+Status VisitMapping(const std::filesystem::path& path, const Mapping& mapping, uint64_t offset,
+                    ByteVisitor work, VisitThreads threads) {
+  if (mapping.Visit(offset, work, threads)) return {};
+  return Malformed(path.string(), "the file shrank while prepack read it")
+      .Hint("It was truncated or replaced, or the disk failed");
+}
+
+}  // namespace
+
+// Null where there are no bytes.
+Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes) const {
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
         .Hint("It is truncated, or it changed while prepack read it");
   }
-  if (bytes == 0) return {};
+  std::shared_ptr<const Mapping> mapping;
+  if (bytes == 0) return mapping;
   int error = 0;
-  const std::shared_ptr<const Mapping> mapping =
-      MappedWindows::OfProcess().Find(number_, fd_, size_, offset, bytes, error);
+  mapping = MappedWindows::OfProcess().Find(number_, fd_, size_, offset, bytes, error);
   if (mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
-  if (mapping->Visit(offset, work, threads)) return {};
-  return Malformed(path_.string(), "the file shrank while prepack read it")
-      .Hint("It was truncated or replaced, or the disk failed");
+  return mapping;
+}
+
+Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
+                     VisitThreads threads) const {
+  PREPACK_TRY_ASSIGN(const std::shared_ptr<const Mapping> mapping, Map(offset, bytes));
+  return mapping == nullptr ? Status() : VisitMapping(path_, *mapping, offset, work, threads);
+}
+
+Result<PinnedBytes> File::Pin(uint64_t offset, uint64_t bytes) const {
+  PinnedBytes pinned;
+  PREPACK_TRY_ASSIGN(pinned.mapping_, Map(offset, bytes));
+  pinned.path_ = path_;
+  pinned.offset_ = offset;
+  pinned.bytes_ = bytes;
+  return pinned;
+}
+
+Status PinnedBytes::Visit(FunctionRef<void(std::span<const std::byte> bytes)> work,
+                          VisitThreads threads) const {
+  if (mapping_ == nullptr) return {};
+  const auto visit = [&](const std::byte* bytes) {
+    work({bytes, bytes_});
+  };
+  return VisitMapping(path_, *mapping_, offset_, visit, threads);
 }
 
 Status File::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 #include "prepack/io/mapping.h"
 
@@ -25,6 +27,24 @@ namespace prepack {
 inline bool IsInside(const std::filesystem::path& inner, const std::filesystem::path& outer) {
   return std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
+
+// Bytes of a file, mapped at one address as long as this is there: for what keeps pointers to them
+// from one visit to the next. They are to be touched in visits only.
+class PinnedBytes {
+ public:
+  // As File::VisitAt does. Safe from any thread.
+  Status Visit(FunctionRef<void(std::span<const std::byte> bytes)> work,
+               VisitThreads threads = VisitThreads::kThisOne) const;
+
+ private:
+  friend class File;
+  PinnedBytes() = default;
+
+  std::filesystem::path path_;
+  std::shared_ptr<const Mapping> mapping_;  // null: no bytes
+  uint64_t offset_ = 0;
+  uint64_t bytes_ = 0;
+};
 
 // Files, with the loops that POSIX asks for (short reads and writes, EINTR). Positioned reads and
 // writes only, so that threads can share one file. Reading goes through pread; only many short runs
@@ -57,9 +77,12 @@ class File {
   // Fills `out` with the runs, back to back; the same for them. `out` has runs · run_bytes bytes.
   Status ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const;
   // Calls `work` with the bytes [offset, offset + bytes) of the file, mapped into memory; they are
-  // there during the call only. The same errors: then nothing that came out of it is to be used.
+  // there during the call only, and the next call may see them at another address. The same errors:
+  // then nothing that came out of it is to be used.
   Status VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
                  VisitThreads threads = VisitThreads::kThisOne) const;
+  // The same bytes for visits that see them at one address.
+  Result<PinnedBytes> Pin(uint64_t offset, uint64_t bytes) const;
   Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
   // Reserves the space at once, so that a full disk is noticed before any work is done. Where the
   // file system cannot reserve, the file is only extended.
@@ -78,6 +101,7 @@ class File {
  private:
   File(int fd, std::filesystem::path path, uint64_t size);
   static Result<File> Open(const std::filesystem::path& path, int access);
+  Result<std::shared_ptr<const Mapping>> Map(uint64_t offset, uint64_t bytes) const;
 
   int fd_ = -1;
   std::filesystem::path path_;

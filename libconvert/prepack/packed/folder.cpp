@@ -87,10 +87,9 @@ Status PackedFolder::VisitPiece(const TensorRecord& tensor, uint64_t offset, uin
   return file->VisitAt(tensor.offset + offset, bytes, work);
 }
 
-Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
-                           VisitThreads threads) const {
+Result<PinnedBytes> PackedFolder::Pin(const TensorRecord& tensor) const {
   PREPACK_TRY_ASSIGN(const File* file, FileOf(tensor, 0, tensor.bytes()));
-  return file->VisitAt(tensor.offset, tensor.bytes(), work, threads);
+  return file->Pin(tensor.offset, tensor.bytes());
 }
 
 std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) {
@@ -244,17 +243,6 @@ Status PackedModule::ReadWholePart(PartRole role, PageBuffer& out) const {
   if (!parts_.contains(role)) return {};
   out.resize(parts_.at(role).bytes());
   return ReadPart(role, 0, out);
-}
-
-Status PackedModule::VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
-                                 VisitThreads threads) const {
-  const TensorRecord& weight = parts_.at(PartRole::kWeight);
-  return folder_->Visit(
-      weight,
-      [&](const std::byte* bytes) {
-        work({bytes, weight.bytes()});
-      },
-      threads);
 }
 
 Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const {

@@ -44,9 +44,9 @@ class PackedFolder {
   Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
   // The file that holds these bytes of the tensor.
   Result<const File*> FileOf(const TensorRecord& tensor, uint64_t offset, uint64_t bytes) const;
-  // Calls `work` with the bytes of the tensor, mapped into memory; see File::VisitAt.
-  Status Visit(const TensorRecord& tensor, const ByteVisitor& work, VisitThreads threads) const;
-  // The same for `bytes` of it from `offset` on.
+  // The bytes of the tensor, mapped into memory.
+  Result<PinnedBytes> Pin(const TensorRecord& tensor) const;
+  // Calls `work` with `bytes` of it from `offset` on, mapped into memory; see File::VisitAt.
   Status VisitPiece(const TensorRecord& tensor, uint64_t offset, uint64_t bytes,
                     ByteVisitor work) const;
 
@@ -111,9 +111,8 @@ class PackedModule {
   Status ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const;
   // All bytes of a part; none when the module has no such part.
   Status ReadWholePart(PartRole role, PageBuffer& out) const;
-  // Calls `work` with all bytes of the weight, mapped into memory; see File::VisitAt.
-  Status VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
-                     VisitThreads threads = VisitThreads::kThisOne) const;
+  // All bytes of the weight, mapped into memory.
+  Result<PinnedBytes> PinWeight() const { return folder_->Pin(parts_.at(PartRole::kWeight)); }
 
  private:
   PackedModule() = default;

@@ -66,7 +66,8 @@ class OneDnnRuntime final : public KernelRuntime {
     const std::vector<float> x = GaussianInputs(rows * module.request().k);
     const uint64_t copies = ColdCopies(BytesOf(module), cold_bytes);
     Result<std::unique_ptr<RepeatedProduct>> product = Unavailable("oneDNN", "nothing was made");
-    PREPACK_TRY(module.VisitWeight([&](std::span<const std::byte> weight) {
+    PREPACK_TRY_ASSIGN(const PinnedBytes pinned, module.PinWeight());
+    PREPACK_TRY(pinned.Visit([&](std::span<const std::byte> weight) {
       const PackedOperands packed = operands.With(weight);
       product = engine_.Repeat({.layout = module.layout().id,
                                 .request = module.request(),

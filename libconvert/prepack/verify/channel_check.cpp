@@ -14,10 +14,11 @@ constexpr uint64_t kNoInput = UINT64_MAX;
 
 }  // namespace
 
-ChannelCheck::ChannelCheck(const PackedModule& packed, const LoadedOperands& operands,
-                           const GemmTruth& truth, WeightRounding rounding,
-                           std::unique_ptr<KernelModel> model)
+ChannelCheck::ChannelCheck(const PackedModule& packed, const PinnedBytes& weight,
+                           const LoadedOperands& operands, const GemmTruth& truth,
+                           WeightRounding rounding, std::unique_ptr<KernelModel> model)
     : packed_(packed),
+      weight_(weight),
       operands_(operands),
       truth_(truth),
       rounding_(rounding),
@@ -32,7 +33,7 @@ Status ChannelCheck::Run(WeightRounding judged, uint64_t n0, uint64_t channels,
   scratch.y.resize(truth_.kernel_hot().size() * channels);
   scratch.digests.resize(channels);
   Status ran;
-  PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> /*weight*/) {
+  PREPACK_TRY(weight_.Visit([&](std::span<const std::byte> /*weight*/) {
     ran = model_->RunAndDigest(n0, channels_.packed_factors(), scratch.y, scratch.digests);
   }));
   PREPACK_TRY(std::move(ran));
@@ -85,7 +86,7 @@ Status ChannelCheck::CompareStrip(uint64_t n0, uint64_t channels, ChannelScratch
   FillKernelWeights(rounding_, packed_.layout(), packed_.request(), decoded,
                     std::span(scratch.expected));
   scratch.found.resize(channels * k);
-  PREPACK_TRY(packed_.VisitWeight(
+  PREPACK_TRY(weight_.Visit(
       [&](std::span<const std::byte> /*weight*/) { model_->Weights(n0, scratch.found); }));
   for (uint64_t row = 0; row < channels; ++row) {
     for (uint64_t i = 0; i < inputs; ++i) {

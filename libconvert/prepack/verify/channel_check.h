@@ -31,10 +31,11 @@ struct ChannelScratch {
 
 class ChannelCheck {
  public:
-  // `model`: with the hot rows of the truth's inputs; `rounding`: what it does to weights. The
-  // other arguments must outlive this.
-  ChannelCheck(const PackedModule& packed, const LoadedOperands& operands, const GemmTruth& truth,
-               WeightRounding rounding, std::unique_ptr<KernelModel> model);
+  // `model`: of the pinned weight, with the hot rows of the truth's inputs; `rounding`: what it does
+  // to weights. The other arguments must outlive this.
+  ChannelCheck(const PackedModule& packed, const PinnedBytes& weight,
+               const LoadedOperands& operands, const GemmTruth& truth, WeightRounding rounding,
+               std::unique_ptr<KernelModel> model);
 
   // Fills `scratch` for output channels [n0, n0 + channels), and adds the weights that differ.
   // `judged`: how truth.kernel rounds weights. n0 is a multiple of kModelBlock. Safe from any
@@ -51,6 +52,7 @@ class ChannelCheck {
                       DecodedDifferences& differences) const;
 
   const PackedModule& packed_;
+  const PinnedBytes& weight_;
   const LoadedOperands& operands_;
   const GemmTruth& truth_;
   WeightRounding rounding_;

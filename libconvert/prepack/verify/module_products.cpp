@@ -156,6 +156,7 @@ class ModuleMultiplication {
   InputCache& cache_;
   ProductCut cut_;
   std::shared_ptr<const GemmInputs> inputs_;  // of the slab
+  std::optional<PinnedBytes> weight_;
   std::optional<LoadedOperands> operands_;
   std::optional<GemmTruth> truth_;
   std::optional<BaselineProduct> baseline_;
@@ -215,6 +216,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   PREPACK_TRY_ASSIGN(inputs_, cache_.Inputs(packed_, source_, options_.recorded, slab));
   if (batches_.empty()) batches_ = inputs_->batches();
   if (!operands_) {
+    PREPACK_TRY_ASSIGN(weight_, packed_.PinWeight());
     PREPACK_TRY_ASSIGN(LoadedOperands operands, LoadedOperands::Load(packed_));
     operands_ = std::move(operands);
     bias_ = operands_->Bias();
@@ -230,7 +232,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   truth_.emplace(packed_, source_, *inputs_, std::move(kernel_rows), *hot_model);
   PREPACK_TRY(truth_->AddBias());
   if (modelled_) {
-    channels_.emplace(packed_, *operands_, *truth_,
+    channels_.emplace(packed_, *weight_, *operands_, *truth_,
                       *WeightRoundingOf(packed_.layout(), packed_.request()), std::move(hot_model));
   }
   PREPACK_TRY(FindBaseline());
@@ -267,7 +269,7 @@ Status ModuleMultiplication::FindBaseline() {
   return {};
 }
 
-// The operands of the model point into the mapped file, which is only touched inside a visit.
+// The operands of the model point into the pinned weight, which is only touched inside a visit.
 Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
     uint64_t rows, std::span<const float> x) const {
   const ModelInput input{.m = rows,
@@ -276,7 +278,7 @@ Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
                          .slab = inputs_->slab()};
   std::unique_ptr<KernelModel> made;
   Status status;
-  PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
+  PREPACK_TRY(weight_->Visit([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
     // No model knows this form. We only need its activations, which equal those of the plain
     // layout, so model that; a blocked weight is never smaller than N·K bytes.
@@ -304,7 +306,7 @@ Status ModuleMultiplication::RunPrimitive() {
                                       .sampled = !panels_.empty(),
                                       .whole = options_.whole});
   Status ran;
-  PREPACK_TRY(packed_.VisitWeight(
+  PREPACK_TRY(weight_->Visit(
       [&](std::span<const std::byte> weight) {
         ran = primitive_->Multiply(operands_->With(weight));
       },
@@ -351,7 +353,7 @@ Status ModuleMultiplication::PrepareModel() {
 Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
   scratch.model.resize(model_rows_ * channels);
   Status ran;
-  PREPACK_TRY(packed_.VisitWeight(
+  PREPACK_TRY(weight_->Visit(
       [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); }));
   operands_->Finish(n0, channels, scratch.model);
   return ran;
@@ -382,7 +384,7 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
 
 Status ModuleMultiplication::RunPrimitivePanel(uint64_t n0, uint64_t channels,
                                                Scratch& scratch) const {
-  PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
+  PREPACK_TRY(weight_->Visit([&](std::span<const std::byte> weight) {
     primitive_->CopyPanel(operands_->With(weight), n0, channels, scratch.primitive);
   }));
   return primitive_->MultiplyPanel(operands_->With({}), n0, channels, scratch.primitive);

@@ -30,7 +30,7 @@ class KernelWeights {
 
   Status Open();
   // W [channels, K] of output channels from n0 on, a multiple of kModelBlock, in packed order.
-  void Read(uint64_t n0, std::span<double> weights) const;
+  Status Read(uint64_t n0, std::span<double> weights) const;
   // The same of decoded weights: in the order of the checkpoint, not rounded.
   void Round(const DecodedRows& decoded, std::span<double> weights) const;
   // Where an output has them in bf16 [channels, K], in the order of the checkpoint: makes those of
@@ -42,6 +42,7 @@ class KernelWeights {
 
   const PackedModule& packed_;
   WeightRounding rounding_ = WeightRounding::kNone;
+  std::optional<PinnedBytes> weight_;
   std::optional<LoadedOperands> operands_;
   std::vector<float> x_;
   std::unique_ptr<KernelModel> model_;
@@ -59,11 +60,12 @@ Status KernelWeights::Open() {
         .Found(std::string(packed_.layout().id));
   }
   rounding_ = *rounding;
+  PREPACK_TRY_ASSIGN(weight_, packed_.PinWeight());
   PREPACK_TRY_ASSIGN(LoadedOperands operands, LoadedOperands::Load(packed_));
   operands_.emplace(std::move(operands));
   x_.assign(kRows * request.k, 0.0F);
   Status made;
-  PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
+  PREPACK_TRY(weight_->Visit([&](std::span<const std::byte> weight) {
     Result<std::unique_ptr<KernelModel>> model =
         MakeKernelModel(packed_.layout().id, operands_->With(weight),
                         {.m = kRows, .dtype = InputDType(packed_), .x = x_});
@@ -85,13 +87,15 @@ Status KernelWeights::Open() {
   return packed_.ReadScales(0, request.n, packed, consumer_scales_);
 }
 
-void KernelWeights::Read(uint64_t n0, std::span<double> weights) const {
-  model_->Weights(n0, weights);
-  if (consumer_scales_.empty()) return;
+Status KernelWeights::Read(uint64_t n0, std::span<double> weights) const {
+  PREPACK_TRY(weight_->Visit(
+      [&](std::span<const std::byte> /*weight*/) { model_->Weights(n0, weights); }));
+  if (consumer_scales_.empty()) return {};
   const uint64_t k = packed_.request().k;
   for (size_t i = 0; i < weights.size(); ++i) {
     weights[i] *= static_cast<double>(consumer_scales_[n0 + i / k]);
   }
+  return {};
 }
 
 DecodedRows KernelWeights::InPackedOrder(const DecodedRows& decoded) const {
@@ -199,7 +203,7 @@ Result<DecodedDifferences> PackedSource::Compare(const PackedModule& packed,
                     const uint64_t wanted = std::max(n0, first);
                     std::vector<double> expected((n1 - n0) * k);
                     std::vector<double> found((n1 - wanted) * k);
-                    kernel.Read(n0, expected);
+                    PREPACK_TRY(kernel.Read(n0, expected));
                     if (&packed.layout() == &kPlainBf16) {
                       PREPACK_TRY(ReadPlain(packed, wanted - first, n1 - wanted, found));
                       if (!kernel.ToPlain(expected)) return NoPlainWeights(source);

@@ -131,8 +131,8 @@ TEST_CASE("only so many windows are kept, and those of a closed file go") {
   CHECK(windows.size() <= before);
 }
 
-// A model of a kernel keeps a pointer to the weights. Others visited files meanwhile, its window went,
-// and another one took its place in memory.
+// A model of a kernel keeps a pointer to the weights. Others visited files meanwhile, its window
+// went, and another one took its place in memory.
 TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {
   const TempFolder folder;
   constexpr uint64_t kWindows = kKeptWindows + 1;

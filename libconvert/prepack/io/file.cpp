@@ -203,9 +203,7 @@ Result<PinnedBytes> File::Pin(uint64_t offset, uint64_t bytes) const {
 Status PinnedBytes::Visit(FunctionRef<void(std::span<const std::byte> bytes)> work,
                           VisitThreads threads) const {
   if (mapping_ == nullptr) return {};
-  const auto visit = [&](const std::byte* bytes) {
-    work({bytes, bytes_});
-  };
+  const auto visit = [&](const std::byte* bytes) { work({bytes, bytes_}); };
   return VisitMapping(path_, *mapping_, offset_, visit, threads);
 }
 

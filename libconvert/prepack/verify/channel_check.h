@@ -31,8 +31,8 @@ struct ChannelScratch {
 
 class ChannelCheck {
  public:
-  // `model`: of the pinned weight, with the hot rows of the truth's inputs; `rounding`: what it does
-  // to weights. The other arguments must outlive this.
+  // `model`: of the pinned weight, with the hot rows of the truth's inputs; `rounding`: what it
+  // does to weights. The other arguments must outlive this.
   ChannelCheck(const PackedModule& packed, const PinnedBytes& weight,
                const LoadedOperands& operands, const GemmTruth& truth, WeightRounding rounding,
                std::unique_ptr<KernelModel> model);

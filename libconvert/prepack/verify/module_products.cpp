@@ -366,13 +366,13 @@ Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& 
   PREPACK_TRY(UnpackWeights(packed_, rounding_, slab, n0, unpacked, scratch.unpack));
   const std::span<const float> weights = scratch.unpack.weights;
   scratch.second.resize(kSecondRows * channels);
-  PREPACK_TRY_ASSIGN(GemmInfo info, options_.engine->MultiplyFloats({.m = kSecondRows,
-                                                                     .n = channels,
-                                                                     .k = inputs_->k(),
-                                                                     .x = activations_,
-                                                                     .w = weights.first(
-                                                                         channels * inputs_->k())},
-                                                                    scratch.second));
+  PREPACK_TRY_ASSIGN(GemmInfo info,
+                     options_.engine->MultiplyFloats({.m = kSecondRows,
+                                                      .n = channels,
+                                                      .k = inputs_->k(),
+                                                      .x = activations_,
+                                                      .w = weights.first(channels * inputs_->k())},
+                                                     scratch.second));
   for (uint64_t i = 0; i < scratch.second.size(); ++i) {
     scratch.second[i] += BiasOf(bias_, n0 + i % channels);
   }

@@ -88,8 +88,8 @@ Status KernelWeights::Open() {
 }
 
 Status KernelWeights::Read(uint64_t n0, std::span<double> weights) const {
-  PREPACK_TRY(weight_->Visit(
-      [&](std::span<const std::byte> /*weight*/) { model_->Weights(n0, weights); }));
+  PREPACK_TRY(
+      weight_->Visit([&](std::span<const std::byte> /*weight*/) { model_->Weights(n0, weights); }));
   if (consumer_scales_.empty()) return {};
   const uint64_t k = packed_.request().k;
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -45,8 +45,8 @@ struct PackedExecution {
 // The errors are those of GemmEngine::MultiplyPacked.
 Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& problem);
 
-// The plans that were made last. The modules of a model are of a few kinds, and oneDNN takes as long
-// for a plan as for some products. Not safe for several threads.
+// The plans that were made last. The modules of a model are of a few kinds, and oneDNN takes as
+// long for a plan as for some products. Not safe for several threads.
 class KnownPlans {
  public:
   // The errors are those of PlanPacked, and are not kept.

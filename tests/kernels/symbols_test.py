@@ -12,7 +12,7 @@ import sys
 import unittest
 
 # Names that only files for the instruction set use, by what is in the name of the object.
-TAGS = {"avx512": re.compile(r"\bavx512"), "avx2": re.compile(r"\b(avx2?\b|EigenAvx2\b)")}
+TAGS = {"avx512": re.compile(r"\b(avx512|EigenAvx512\b)"), "avx2": re.compile(r"\b(avx2?\b|EigenAvx2\b)")}
 # Of functions in the output of objdump.
 HEAD = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 AVX = re.compile(r"^\s+[0-9a-f]+:\s+v(?!er[rw])")

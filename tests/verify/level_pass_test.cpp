@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -154,6 +155,54 @@ TEST_CASE("what the pass has hashed is not read again") {
   CHECK(progress.done() == check.bytes());
   IntegrityCheck again(folder, nullptr, progress);
   CHECK(Value(again.Finish(2, figures)).state == LevelState::kFailed);
+}
+
+TEST_CASE("only so many bytes wait for their products, each module once") {
+  PostponedModules postponed;
+  CHECK_FALSE(postponed.Take());
+  CHECK(postponed.Add(7, PostponedModules::kMostBytes - 1));
+  CHECK_FALSE(postponed.Add(8, 2));
+  CHECK(postponed.Add(3, 1));
+  CHECK(postponed.count() == 2);
+  CHECK(postponed.Take() == 7);
+  CHECK(postponed.Take() == 3);
+  CHECK_FALSE(postponed.Take());
+  CHECK_FALSE(postponed.Add(9, 1));  // what has been taken counts: it may be long ago
+}
+
+// The engine is ready after so many questions, or only when somebody waits for it.
+TEST_CASE("products wait for the engine, and all of them are made") {
+  TempFolder temp;
+  const fs::path source_folder = Fixture("checkpoints/ct-w4a16-g128-sym");
+  Pack(source_folder, {.target = "vllm-cpu"}, temp / "out");
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  const Checkpoint source = Value(Checkpoint::Open(source_folder));
+  const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
+  const size_t modules = folder.manifest().modules.size();
+  for (const size_t questions : {size_t{0}, size_t{3}, SIZE_MAX}) {
+    CAPTURE(questions);
+    std::atomic<size_t> asked = 0;
+    std::atomic<size_t> begun = 0;
+    GemmOptions options;
+    options.is_ready = [&] { return asked++ >= questions; };
+    options.begin = [&] {
+      ++begun;
+      return Status();
+    };
+    const SqnrBars bars;
+    Progress progress;
+    GemmCheck gemm(folder, decoder, options, bars, progress);
+    const PassFailures failures = RunOnTwoThreads(folder, nullptr, {.gemm = &gemm}, progress);
+    CHECK(failures.gemm.ok());
+    CHECK(begun == 1);
+    CHECK(progress.done() == gemm.weights());
+    ModuleFigures figures;
+    for (const auto& [name, record] : folder.manifest().modules) figures[name];
+    CHECK(gemm.Finish(figures).gemm.state == LevelState::kPassed);
+    const auto multiplied = std::ranges::count_if(
+        figures, [](const auto& figure) { return figure.second.gemm.has_value(); });
+    CHECK(static_cast<size_t>(multiplied) == modules);
+  }
 }
 
 // A scale that is no number: the readers refuse the module.

@@ -2,17 +2,20 @@
 
 #include "prepack/verify/module_products.h"
 
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "catch.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/gemm/engine.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
@@ -92,6 +95,30 @@ TEST_CASE("oneDNN's primitive multiplies copies of the sample as it does the who
             Approx(whole.gemm.inputs[i].end_to_end.sqnr_db).margin(0.1));
     }
   }
+}
+
+// The models point into the mapped weight from one panel to the next.
+TEST_CASE("a module is multiplied right while others use up the windows of files") {
+  const TempFolder temp;
+  constexpr uint64_t kWindows = 2 * kKeptWindows;
+  File file = Value(File::CreateNew(temp / "sparse"));
+  RequireOk(file.Resize(kWindows * kWindowBytes));
+  std::atomic<bool> done = false;
+  std::thread others([&] {
+    for (uint64_t i = 0; !done; ++i) {
+      (void)file.VisitAt(i % kWindows * kWindowBytes, 1, [](const std::byte*) {});
+    }
+  });
+  for (const char* target : {"vllm-cpu", "zentorch"}) {
+    const ModuleExample example("ct-w8a8-dynamic", {.target = target});
+    const Result<ModuleProducts> products = example.Multiply({.sampled_weights = 1});
+    CHECK(products.ok());
+    if (!products.ok()) continue;
+    CHECK(products->weights.none());
+    for (const InputFigures& figures : products->gemm.inputs) CHECK(figures.kernel.sqnr_db >= 48);
+  }
+  done = true;
+  others.join();
 }
 
 TEST_CASE("the figures do not depend on the number of threads") {

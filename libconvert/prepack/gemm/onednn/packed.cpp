@@ -370,12 +370,12 @@ KnownPlans::Key::Key(const PackedProblem& problem)
 
 Result<PackedPlan> KnownPlans::PlanFor(const dnnl::engine& engine, const PackedProblem& problem) {
   constexpr size_t kMost = 128;
-  Key key(problem);
+  const Key key(problem);
   const auto known = std::ranges::find(known_, key, &Known::key);
   if (known != known_.end()) return known->plan;
   PREPACK_TRY_ASSIGN(PackedPlan plan, PlanPacked(engine, problem));
   if (known_.size() == kMost) known_.pop_front();
-  known_.push_back({.key = std::move(key), .plan = plan});
+  known_.push_back({.key = key, .plan = plan});
   return plan;
 }
 

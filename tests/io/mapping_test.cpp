@@ -116,17 +116,17 @@ TEST_CASE("a file larger than a window is seen everywhere, across the edges of w
 
 TEST_CASE("only so many windows are kept, and those of a closed file go") {
   const TempFolder folder;
-  constexpr uint64_t kWindows = kKeptWindows + 3;
-  const std::filesystem::path path = WriteSparse(folder, kWindows * kWindowBytes, {});
+  const uint64_t count = MostKeptWindows() + 3;
+  const std::filesystem::path path = WriteSparse(folder, count * kWindowBytes, {});
   MappedWindows& windows = MappedWindows::OfProcess();
   const size_t before = windows.size();
   {
     const File file = Value(File::OpenForRead(path));
-    for (uint64_t i = 0; i < kWindows; ++i) {
+    for (uint64_t i = 0; i < count; ++i) {
       RequireOk(file.VisitAt(i * kWindowBytes, 1, [](const std::byte*) {}));
-      CHECK(windows.size() <= kKeptWindows);
+      CHECK(windows.size() <= MostKeptWindows());
     }
-    CHECK(windows.size() == kKeptWindows);
+    CHECK(windows.size() == MostKeptWindows());
   }
   CHECK(windows.size() <= before);
 }
@@ -135,17 +135,17 @@ TEST_CASE("only so many windows are kept, and those of a closed file go") {
 // went, and another one took its place in memory.
 TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {
   const TempFolder folder;
-  constexpr uint64_t kWindows = kKeptWindows + 1;
+  const uint64_t count = MostKeptWindows() + 1;
   constexpr uint64_t kMark = kWindowBytes + 5;
   const File file =
-      Value(File::OpenForRead(WriteSparse(folder, (kWindows + 2) * kWindowBytes, {kMark})));
+      Value(File::OpenForRead(WriteSparse(folder, (count + 2) * kWindowBytes, {kMark})));
   const PinnedBytes pinned = Value(file.Pin(kMark - 1, 2));
   const std::byte* first = nullptr;
   RequireOk(pinned.Visit([&](std::span<const std::byte> bytes) {
     first = bytes.data();
     CHECK(bytes.size() == 2);
   }));
-  for (uint64_t i = 2; i < kWindows + 2; ++i) {
+  for (uint64_t i = 2; i < count + 2; ++i) {
     RequireOk(file.VisitAt(i * kWindowBytes, 1, [](const std::byte*) {}));
   }
   RequireOk(pinned.Visit([&](std::span<const std::byte> bytes) {

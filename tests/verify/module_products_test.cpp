@@ -100,13 +100,13 @@ TEST_CASE("oneDNN's primitive multiplies copies of the sample as it does the who
 // The models point into the mapped weight from one panel to the next.
 TEST_CASE("a module is multiplied right while others use up the windows of files") {
   const TempFolder temp;
-  constexpr uint64_t kWindows = 2 * kKeptWindows;
+  const uint64_t windows = 2 * MostKeptWindows();
   File file = Value(File::CreateNew(temp / "sparse"));
-  RequireOk(file.Resize(kWindows * kWindowBytes));
+  RequireOk(file.Resize(windows * kWindowBytes));
   std::atomic<bool> done = false;
   std::thread others([&] {
     for (uint64_t i = 0; !done; ++i) {
-      (void)file.VisitAt(i % kWindows * kWindowBytes, 1, [](const std::byte*) {});
+      (void)file.VisitAt(i % windows * kWindowBytes, 1, [](const std::byte*) {});
     }
   });
   for (const char* target : {"vllm-cpu", "zentorch"}) {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "prepack/base/parallel.h"
 #include "prepack/io/posix.h"
 
 namespace prepack {
@@ -115,6 +116,12 @@ std::shared_ptr<const Mapping> MapWindow(int fd, uint64_t file_bytes, uint64_t o
 
 }  // namespace
 
+size_t MostKeptWindows() {
+  constexpr size_t kOfThread = 4;
+  static const size_t most = kOfThread * std::max(2U, ThreadCount(0));
+  return most;
+}
+
 MappedWindows& MappedWindows::OfProcess() {
   // Never destroyed: files may be closed when the process ends.
   static auto* const windows = new MappedWindows;
@@ -130,7 +137,7 @@ std::shared_ptr<const Mapping> MappedWindows::Find(uint64_t file, int fd, uint64
     std::rotate(window.base() - 1, window.base(), windows_.end());
     return windows_.back().mapping;
   }
-  if (windows_.size() == kKeptWindows) windows_.erase(windows_.begin());
+  if (windows_.size() == MostKeptWindows()) windows_.erase(windows_.begin());
   std::shared_ptr<const Mapping> mapping =
       MapWindow(fd, file_bytes, offset, bytes, kWindowBytes, error);
   if (error == ENOMEM) {  // the address space is full: make room, and ask for no more than needed

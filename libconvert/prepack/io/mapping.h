@@ -73,8 +73,8 @@ class Mapping {
 // kept, because visits come panel by panel.
 
 inline constexpr uint64_t kWindowBytes = uint64_t{256} << 20;  // if the file is as long
-// In the process, four for each CPU: a thread reads a source and an output, and may be at an edge of
-// both. One that goes while it is needed has to be mapped again, page by page.
+// In the process, four for each CPU: a thread reads a source and an output, and may be at an edge
+// of both. One that goes while it is needed has to be mapped again, page by page.
 size_t MostKeptWindows();
 
 class MappedWindows {

@@ -96,15 +96,15 @@ Status PinTo(std::span<const unsigned> cpus) {
 }
 
 double MeasureReadBandwidth(std::span<const unsigned> cpus, uint64_t bytes) {
-  using Clock = std::chrono::steady_clock;
+  using std::chrono::steady_clock;
   const uint64_t share = bytes / cpus.size();
   std::vector<double> seconds;
-  Clock::time_point begin;
+  steady_clock::time_point begin;
   std::atomic<uint64_t> sink = 0;
   bool began = false;
   // Runs on one thread when all have arrived: before each pass, and after it.
   std::barrier turn(static_cast<std::ptrdiff_t>(cpus.size()), [&]() noexcept {
-    const Clock::time_point now = Clock::now();
+    const steady_clock::time_point now = steady_clock::now();
     if (began) seconds.push_back(std::chrono::duration<double>(now - begin).count());
     began = !began;
     begin = now;

@@ -33,9 +33,10 @@ TEST_CASE("the tiles of a matrix K by N hold all output channels, but not more t
   const TileCut cut{.by_inputs = true, .rows = 16, .cols = 1};
   const TileShape shape = ShapeOf(4096, 4096, 1, cut);
   CHECK(shape.rows == 4096);
-  CHECK(shape.cols == 256);
-  CHECK(shape.panel_rows == 1024);
-  CHECK(shape.panel_cols == 256);
+  CHECK(shape.cols == 512);
+  CHECK(shape.panel_rows == 512);
+  CHECK(shape.panel_cols == 512);
+  CHECK(ShapeOf(4096, 4096, 8, cut).cols == 256);  // of a file that is stored along N
   const TileShape vocabulary = ShapeOf(152'064, 4096, 1, cut);
   CHECK(vocabulary.cols == 48);
   CHECK(vocabulary.cols * 152'064 / 2 <= kMatrixTileBytes);

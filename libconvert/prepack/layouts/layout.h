@@ -415,7 +415,8 @@ struct Layout {
   // channels (n0 and, but for the last, rows a multiple of cut().rows) is a tile.
   Placement (*place_weight)(const PackRequest& request, const PanelRange& tile) = nullptr;
   bool codes_need_zero_points = false;
-  // Does the weight hold more than the codes: sums, padding?
+  // Does the weight hold more than the codes: sums, padding? Of several runs of a tile the first
+  // has the codes then.
   bool weight_has_extras = false;
   // Packs a panel of codes (PanelBytes bytes) into its place in the packed tile. The panels of a
   // tile come in ascending order, first along N, then along K, and together write every byte of it.

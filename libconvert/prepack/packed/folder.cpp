@@ -250,17 +250,21 @@ Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const 
 }
 
 Status PackedModule::VisitTile(const PanelRange& tile, PageBuffer& packed,
-                               FunctionRef<void(std::span<const std::byte> bytes)> work) const {
+                               FunctionRef<void(const VisitedTile& bytes)> work) const {
   const Placement placement = layout_->place_weight(request_, tile);
-  if (placement.size() == 1 && placement.front().IsOnePiece()) {
-    const uint64_t bytes = PlacedBytes(placement);
-    return folder_->VisitPiece(parts_.at(PartRole::kWeight), placement.front().offset, bytes,
+  const Runs& first = placement.front();
+  if (first.IsOnePiece() && (placement.size() == 1 || layout_->weight_has_extras)) {
+    Placement sums;
+    for (size_t i = 1; i < placement.size(); ++i) sums.push_back(placement[i]);
+    PREPACK_TRY(ReadPlaced(PartRole::kWeight, sums, packed));
+    const uint64_t bytes = first.bytes * first.count;
+    return folder_->VisitPiece(parts_.at(PartRole::kWeight), first.offset, bytes,
                                [&](const std::byte* mapped) {
-                                 work({mapped, bytes});
+                                 work({.codes = {mapped, bytes}, .sums = packed});
                                });
   }
   PREPACK_TRY(ReadPlaced(PartRole::kWeight, placement, packed));
-  work(packed);
+  work({.codes = packed, .sums = {}});
   return {};
 }
 

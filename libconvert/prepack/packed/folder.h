@@ -63,6 +63,13 @@ class PackedFolder {
 // one that the folder was made from.
 std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder);
 
+// A tile as it is visited: its bytes are the codes', which padding may belong to, and then those of
+// the sums that some layouts keep elsewhere.
+struct VisitedTile {
+  std::span<const std::byte> codes;
+  std::span<const std::byte> sums;
+};
+
 // One packed module, unpacked row by row into the canonical layout.
 class PackedModule {
  public:
@@ -93,10 +100,10 @@ class PackedModule {
 
   // `packed` is scratch memory throughout. A tile as it lies in the folder, and a panel of it.
   Status ReadTile(const PanelRange& tile, PageBuffer& packed) const;
-  // The same without a copy where it lies in one piece: calls `work` with its bytes, mapped into
-  // memory, see File::VisitAt, or read into `packed`.
+  // The same without a copy where the codes lie in one piece: calls `work` with its bytes, mapped
+  // into memory, see File::VisitAt, or read into `packed`.
   Status VisitTile(const PanelRange& tile, PageBuffer& packed,
-                   FunctionRef<void(std::span<const std::byte> bytes)> work) const;
+                   FunctionRef<void(const VisitedTile& bytes)> work) const;
   void UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                    std::span<const std::byte> packed, std::span<std::byte> codes) const;
   // Codes of output channels [n0, n0 + rows) and of a slab of the input channels; n0 is a multiple

@@ -58,6 +58,11 @@ void ComparePanel(CodeType code, const PanelRange& range, std::span<const std::b
   });
 }
 
+bool IsTile(std::span<const std::byte> repacked, const VisitedTile& packed) {
+  return SameBytes(repacked.first(packed.codes.size()), packed.codes) &&
+         SameBytes(repacked.subspan(packed.codes.size()), packed.sums);
+}
+
 // The comparison of one module, cut into tiles and strips.
 class ModuleComparison {
  public:
@@ -87,7 +92,7 @@ class ModuleComparison {
                            ModuleDifferences& differences) const;
 
  private:
-  Status CompareMapped(const PanelRange& tile, std::span<const std::byte> packed, Buffers& buffers,
+  Status CompareMapped(const PanelRange& tile, const VisitedTile& packed, Buffers& buffers,
                        ModuleDifferences& differences) const;
   // Calls `work` with the codes of the source; they are there during the call only.
   Status UseExpectedCodes(const PanelRange& panel, Buffers& buffers,
@@ -115,7 +120,7 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
   const PanelRange tile = grid_.At(index);
   PREPACK_TRY(ReadZeroPointsForCodes(layout_, weights_, tile, buffers.expected_zeros));
   Status status;
-  PREPACK_TRY(packed_.VisitTile(tile, buffers.packed, [&](std::span<const std::byte> packed) {
+  PREPACK_TRY(packed_.VisitTile(tile, buffers.packed, [&](const VisitedTile& packed) {
     status = CompareMapped(tile, packed, buffers, differences);
   }));
   return status;
@@ -123,14 +128,15 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
 
 // While codes of the source are visited, the tile, which may be mapped as well, is not touched: a
 // visit only survives the loss of its own file.
-Status ModuleComparison::CompareMapped(const PanelRange& tile, std::span<const std::byte> packed,
+Status ModuleComparison::CompareMapped(const PanelRange& tile, const VisitedTile& packed,
                                        Buffers& buffers, ModuleDifferences& differences) const {
   const CodeType code = weights_.scheme().code;
-  buffers.repacked.resize(layout_.weight_has_extras ? packed.size() : 0);
+  const size_t bytes = packed.codes.size() + packed.sums.size();
+  buffers.repacked.resize(layout_.weight_has_extras ? bytes : 0);
   const uint64_t codes_before = differences.codes;
   PREPACK_TRY(ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
     buffers.found_codes.resize(PanelBytes(code, panel));
-    packed_.UnpackPanel(tile, panel, packed, buffers.found_codes);
+    packed_.UnpackPanel(tile, panel, packed.codes, buffers.found_codes);
     return UseExpectedCodes(panel, buffers, [&](std::span<const std::byte> expected) {
       ComparePanel(code, panel, buffers.found_codes, expected, differences);
       if (!layout_.weight_has_extras) return;
@@ -142,7 +148,7 @@ Status ModuleComparison::CompareMapped(const PanelRange& tile, std::span<const s
     });
   }));
   if (layout_.weight_has_extras && differences.codes == codes_before &&
-      !SameBytes(buffers.repacked, packed)) {
+      !IsTile(buffers.repacked, packed)) {
     ++differences.extra_tiles;
   }
   return {};

@@ -247,7 +247,7 @@ TEST_CASE("an output that starts where no model can start is refused") {
     const KernelModelFile golden(GoldenPath(name));
     const auto model = Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
     std::vector<float> y(golden.input.m);
-    for (const uint64_t n0 : {uint64_t{1}, kModelBlock, ~uint64_t{0} / 64 * 64}) {
+    for (const uint64_t n0 : {uint64_t{1}, kModelUnit, ~uint64_t{0} / 64 * 64}) {
       CheckError(model->Run(n0, y), ErrorKind::kUsage,
                  "GEMM: y: a model cannot start at this output channel");
     }

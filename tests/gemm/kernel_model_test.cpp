@@ -37,7 +37,7 @@ std::vector<float> Predict(const std::string& layout, const PackedOperands& pack
 std::vector<float> PredictInPieces(const std::string& layout, const PackedOperands& packed,
                                    const ModelInput& input, uint64_t blocks) {
   const std::unique_ptr<KernelModel> model = Value(MakeKernelModel(layout, packed, input));
-  const uint64_t step = blocks * kModelBlock;
+  const uint64_t step = blocks * kModelUnit;
   std::vector<float> y(input.m * packed.n, std::nanf(""));
   RequireOk(ParallelFor(CeilDiv(packed.n, step), 3, [&](size_t i, unsigned) {
     const uint64_t n0 = i * step;
@@ -505,7 +505,7 @@ TEST_CASE("the prediction does not depend on how the channels are divided") {
   for (const Coverage& coverage : Coverages()) {
     for (const auto& path : GoldenFilesOf(coverage.layout)) {
       const KernelModelFile golden(path);
-      if (golden.packed.n <= kModelBlock) continue;
+      if (golden.packed.n <= kModelUnit) continue;
       INFO("file " << golden.name);
       const std::vector<float> whole = Predict(coverage.layout, golden.packed, golden.input);
       for (const uint64_t blocks : {uint64_t{1}, uint64_t{2}}) {

@@ -78,9 +78,8 @@ struct ModelInput {
 // Input channels that every model of such a layer can be given a slab at a multiple of.
 uint64_t SlabUnit(uint64_t k, uint64_t group_size);
 
-// Output channels that every model can start at a multiple of. Models work on as many at a time, so
-// that calls for whole multiples are the fastest.
-inline constexpr uint64_t kModelBlock = 64;
+// Output channels that every model can start at a multiple of.
+inline constexpr uint64_t kModelUnit = 64;
 
 // Random odd numbers, one per input channel: factors of the digests of weights
 // (kernels/weight_digests.h).
@@ -98,7 +97,7 @@ class KernelModel {
   virtual ~KernelModel() = default;
 
   // Output channels [n0, n0 + rows) of what the op stores, widened to f32: y is [M, rows]. kUsage
-  // if n0 is not a multiple of kModelBlock, or when y is empty, not M rows, or goes beyond N. The
+  // if n0 is not a multiple of kModelUnit, or when y is empty, not M rows, or goes beyond N. The
   // result does not depend on how the channels are divided. Works on the calling thread; several
   // threads may call it at once.
   virtual Status Run(uint64_t n0, std::span<float> y) const = 0;

@@ -88,10 +88,10 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
 }
 
 Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n0, uint64_t n) {
-  if (n0 % kModelBlock != 0 || n0 >= n) {
+  if (n0 % kModelUnit != 0 || n0 >= n) {
     return Usage("GEMM: y", "a model cannot start at this output channel")
         .Found(fmt::format("{}", n0))
-        .Expected(fmt::format("a multiple of {} below {}", kModelBlock, n));
+        .Expected(fmt::format("a multiple of {} below {}", kModelUnit, n));
   }
   if (!y.empty() && y.size() % m == 0 && y.size() / m <= n - n0) return {};
   return Usage("GEMM: y", "the size does not match the shape")

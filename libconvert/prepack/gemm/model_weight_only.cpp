@@ -140,12 +140,21 @@ class OneDnnW4A16Model final : public WeightOnlyModel {
     });
   }
 
-  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
-                   uint32_t* digests) const override {
-    ForGroups(strip, [&](uint64_t j, uint64_t inputs) {
-      kernels().digest_nibbles(CodesOf(strip.n0, strip.k0 + j), n() / 2, inputs,
-                               ScalesOf(strip.n0, strip.k0 + j), factors + j, digests);
-    });
+  // Rows of codes lie far apart: what the strips have of a row is read at once.
+  bool DigestStrips(const ModelPiece& strips, const int16_t* factors,
+                    uint32_t* digests) const override {
+    constexpr uint64_t kWord = kStripChannels / 2;  // bytes
+    alignas(64) std::array<std::byte, kRunInputs * kModelBlock / 2> words;
+    const std::span codes = packed().weight.subspan((strips.k0 * n() + strips.n0) / 2);
+    kernels().transpose_doubles(codes.data(), n() / 2, strips.inputs, strips.rows / kStripChannels,
+                                words.data(), strips.inputs * kWord);
+    const auto* of_strip = reinterpret_cast<const uint8_t*>(words.data());
+    for (uint64_t i = 0; i < strips.rows; i += kStripChannels, of_strip += strips.inputs * kWord) {
+      ForGroups(strips, [&](uint64_t j, uint64_t inputs) {
+        kernels().digest_nibbles(of_strip + j * kWord, kWord, inputs,
+                                 ScalesOf(strips.n0 + i, strips.k0 + j), factors + j, digests + i);
+      });
+    }
     return true;
   }
 

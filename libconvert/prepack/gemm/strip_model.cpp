@@ -212,12 +212,13 @@ template <typename X, typename Sum>
 void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
   const bool inside = Touches(run.k0, run.k0 + run.inputs);
   if (!inside && zeros_outside_) return;
+  const uint64_t digested = inside ? DigestCodesOf(run, scratch) : 0;
   for (uint64_t i = 0; i < run.rows; i += kStripChannels) {
     const ModelPiece strip{.n0 = run.n0 + i,
                            .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
                            .k0 = run.k0,
                            .inputs = run.inputs};
-    if (inside && DigestsCodes(strip, i, scratch)) {
+    if (i < digested) {
       DecodeAndMultiplyFew(strip, i, scratch);
       continue;
     }
@@ -248,15 +249,17 @@ void StripModel<X, Sum>::Digest(const ModelPiece& strip, Scratch& scratch) const
   }
 }
 
-// The same, where the weights themselves are wanted of few input channels only.
+// The same of all whole strips of a run, where the weights themselves are wanted of few input
+// channels only. Returns how many output channels these have.
 template <typename X, typename Sum>
-bool StripModel<X, Sum>::DigestsCodes(const ModelPiece& strip, uint64_t column,
-                                      Scratch& scratch) const {
-  const bool few = rows_.dense.empty() && strip.rows == kStripChannels;
-  if (scratch.factors == nullptr || !few) return false;
-  if (!DigestCodes(strip, &scratch.factors->narrow[strip.k0 - slab_.k0],
-                   &scratch.digests[strip.n0 - scratch.digested_from])) {
-    return false;
+uint64_t StripModel<X, Sum>::DigestCodesOf(const ModelPiece& run, Scratch& scratch) const {
+  if (scratch.factors == nullptr || !rows_.dense.empty()) return 0;
+  ModelPiece strips = run;
+  strips.rows = run.rows / kStripChannels * kStripChannels;
+  if (strips.rows == 0) return 0;
+  if (!DigestStrips(strips, &scratch.factors->narrow[run.k0 - slab_.k0],
+                    &scratch.digests[run.n0 - scratch.digested_from])) {
+    return 0;
   }
   if constexpr (std::is_integral_v<X>) {
     static constexpr auto kOnes = [] {
@@ -265,8 +268,19 @@ bool StripModel<X, Sum>::DigestsCodes(const ModelPiece& strip, uint64_t column,
       return ones;
     }();
     if (has_bases_) {
-      DigestCodes(strip, kOnes.data(), reinterpret_cast<uint32_t*>(&scratch.columns[column]));
+      DigestStrips(strips, kOnes.data(), reinterpret_cast<uint32_t*>(scratch.columns.data()));
     }
+  }
+  return strips.rows;
+}
+
+template <typename X, typename Sum>
+bool StripModel<X, Sum>::DigestStrips(const ModelPiece& strips, const int16_t* factors,
+                                      uint32_t* digests) const {
+  ModelPiece strip = strips;
+  strip.rows = kStripChannels;
+  for (uint64_t i = 0; i < strips.rows; i += kStripChannels, strip.n0 += kStripChannels) {
+    if (!DigestCodes(strip, factors, digests + i)) return false;
   }
   return true;
 }

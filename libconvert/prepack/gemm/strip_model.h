@@ -20,6 +20,8 @@
 
 namespace prepack {
 
+// Output channels of a block, at most: two in a byte, they fill a cache line.
+inline constexpr uint64_t kModelBlock = 128;
 // Input channels of a run, at most.
 inline constexpr uint64_t kRunInputs = 128;
 // That are decoded where just one of them is wanted.
@@ -65,6 +67,9 @@ class StripModel : public KernelModel {
                            uint32_t* /*digests*/) const {
     return false;
   }
+  // The same of several whole strips, for models that had better read them together.
+  virtual bool DigestStrips(const ModelPiece& strips, const int16_t* factors,
+                            uint32_t* digests) const;
   // What the sums [M, kModelBlock] of a segment begin with, where that is not zero.
   virtual void Begin(const ModelPiece& /*segment*/, Sum* /*sums*/) const {}
   // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
@@ -101,7 +106,7 @@ class StripModel : public KernelModel {
   Status RunAll(uint64_t n0, std::span<float> y, Scratch& scratch) const;
   void AddRun(const ModelPiece& run, Scratch& scratch) const;
   void Digest(const ModelPiece& strip, Scratch& scratch) const;
-  bool DigestsCodes(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  uint64_t DigestCodesOf(const ModelPiece& run, Scratch& scratch) const;
   void AddBases(const ModelPiece& segment, Scratch& scratch) const;
   void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplyOutside(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;

@@ -38,7 +38,7 @@ class ChannelCheck {
                std::unique_ptr<KernelModel> model);
 
   // Fills `scratch` for output channels [n0, n0 + channels), and adds the weights that differ.
-  // `judged`: how truth.kernel rounds weights. n0 is a multiple of kModelBlock. Safe from any
+  // `judged`: how truth.kernel rounds weights. n0 is a multiple of kModelUnit. Safe from any
   // thread. The errors are those of the second decoder.
   Status Run(WeightRounding judged, uint64_t n0, uint64_t channels, ChannelScratch& scratch,
              DecodedDifferences& differences) const;

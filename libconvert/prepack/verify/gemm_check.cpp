@@ -38,7 +38,7 @@ namespace {
 // With more channels, outputs would need more memory than weights.
 constexpr uint64_t kMostPanelChannels = 4096;
 // A slab with the fewest channels has twice the weights of a panel.
-constexpr uint64_t kSlabInputs = 2 * kPanelWeights / kModelBlock;
+constexpr uint64_t kSlabInputs = 2 * kPanelWeights / kModelUnit;
 
 // A slab begins at a multiple of this many input channels, as the models, the decoders of the
 // source and the unpacking functions require.
@@ -57,7 +57,7 @@ uint64_t CommonMultiple(const PackedModule& packed, uint64_t unit) {
 
 // `inputs` at once: all of them, or those of a slab.
 ProductCut CutInto(const PackedModule& packed, uint64_t inputs) {
-  const uint64_t unit = CommonMultiple(packed, kModelBlock);
+  const uint64_t unit = CommonMultiple(packed, kModelUnit);
   const uint64_t most = std::min(kPanelWeights / inputs, kMostPanelChannels);
   return {.k = packed.request().k,
           .slab_inputs = inputs,
@@ -164,7 +164,7 @@ uint64_t ChannelsAtATime(const PackedModule& packed, const ProductCut& cut, cons
 // What every output channel is checked with: a piece of decoded weights, and where a digest
 // differs, a strip of weights three times.
 uint64_t MemoryOfChannelCheck(const Pass& pass) {
-  const uint64_t channels = std::max<uint64_t>(kModelBlock, kChannelWeights / pass.inputs);
+  const uint64_t channels = std::max<uint64_t>(kModelUnit, kChannelWeights / pass.inputs);
   return kPieceBytes + 2 * kPieceUnit * pass.inputs * sizeof(float) +
          kStripChannels * pass.inputs * (2 * sizeof(double) + sizeof(float)) +
          channels * pass.groups * (sizeof(double) + 2 * sizeof(float)) +

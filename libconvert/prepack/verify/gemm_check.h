@@ -40,7 +40,7 @@ inline constexpr uint64_t kMostWholeInputs = uint64_t{1} << 16;
 // little that modules of 4096 input channels run side by side on two threads.
 inline constexpr uint64_t kPanelWeights = uint64_t{1} << 19;
 // One that is only compared: weights that the caches hold.
-inline constexpr uint64_t kChannelWeights = uint64_t{1} << 18;
+inline constexpr uint64_t kChannelWeights = uint64_t{1} << 19;
 
 // Outputs of a primitive, of all activations together, that are kept at a time.
 inline constexpr uint64_t kMaxOutputs = uint64_t{1} << 26;

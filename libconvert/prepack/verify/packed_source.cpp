@@ -18,8 +18,8 @@
 namespace prepack {
 namespace {
 
-// Output channels at a time: models begin at multiples of kModelBlock.
-constexpr uint64_t kChannelsAtATime = kModelBlock;
+// Output channels at a time: models begin at multiples of kModelUnit.
+constexpr uint64_t kChannelsAtATime = kModelUnit;
 // Rows of activations, all zero: of a few rows, some kernels round other things.
 constexpr uint64_t kRows = 64;
 
@@ -29,7 +29,7 @@ class KernelWeights {
   explicit KernelWeights(const PackedModule& packed) : packed_(packed) {}
 
   Status Open();
-  // W [channels, K] of output channels from n0 on, a multiple of kModelBlock, in packed order.
+  // W [channels, K] of output channels from n0 on, a multiple of kModelUnit, in packed order.
   Status Read(uint64_t n0, std::span<double> weights) const;
   // The same of decoded weights: in the order of the checkpoint, not rounded.
   void Round(const DecodedRows& decoded, std::span<double> weights) const;

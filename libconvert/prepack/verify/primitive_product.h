@@ -55,7 +55,7 @@ class PrimitiveProduct {
   std::span<const float> Outputs(size_t batch) const { return of_batches_[batch]; }
   bool by_panels() const { return by_panels_; }
   // Copies output channels [n0, n0 + channels) of the packed weight and its parts. n0 is a multiple
-  // of kModelBlock, and channels are even. Of weights in blocks it copies whole ones.
+  // of kModelUnit, and channels are even. Of weights in blocks it copies whole ones.
   void CopyPanel(const PackedOperands& operands, uint64_t n0, uint64_t channels,
                  PrimitivePanel& panel) const;
   // Multiplies them. Safe from any thread.

@@ -203,7 +203,8 @@ TEST_CASE("digests of small steps are those of the same steps as floats") {
       std::vector<int16_t> factors(count);
       std::vector<uint32_t> wide;
       for (size_t i = 0; i < count; ++i) {
-        steps[i] = static_cast<int8_t>(random.Below(static_cast<uint64_t>(range)) - range / 2);
+        steps[i] = static_cast<int8_t>(
+            static_cast<int>(random.Below(static_cast<uint64_t>(range))) - range / 2);
         floats.push_back(static_cast<float>(steps[i]));
         factors[i] = static_cast<int16_t>(random.Next());
         wide.push_back(static_cast<uint32_t>(random.Next() << 16) |

@@ -11,6 +11,7 @@
 
 #include "catch.h"
 #include "gemm/kernel_model_file.h"
+#include "gemm/nibble_module.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 #include "prepack/gemm/kernel_model.h"
@@ -96,7 +97,7 @@ TEST_CASE("digests are those of the weights, however the channels are divided") 
   }
 }
 
-// No software writes these; any nibbles are codes and zero points.
+// No software writes these.
 TEST_CASE("digests of oneDNN's 4-bit rows, of any number of output channels") {
   const uint64_t n = GENERATE(as<uint64_t>{}, 2, 34, 64, 100, 130, 192, 256, 326);
   const auto [k, group_size] =
@@ -105,20 +106,7 @@ TEST_CASE("digests of oneDNN's 4-bit rows, of any number of output channels") {
   const bool symmetric = GENERATE(true, false);
   const std::string layout = GENERATE("onednn/w4a16", "onednn/w4a8");
   INFO(layout << ", N " << n << ", K " << k << ", symmetric " << symmetric);
-  SplitMix64 random(n * 1009 + k);
-  std::vector<std::byte> weight(k * n / 2);
-  for (std::byte& pair : weight) pair = static_cast<std::byte>(random.Below(256));
-  std::vector<std::byte> zero_point(symmetric ? 0 : k / group_size * n / 2);
-  for (std::byte& pair : zero_point) pair = static_cast<std::byte>(random.Below(256));
-  std::vector<float> scale(k / group_size * n);
-  for (float& value : scale) value = static_cast<float>(1 + random.Below(100)) * 0x1p-10F;
-  PackedOperands packed;
-  packed.n = n;
-  packed.k = k;
-  packed.group_size = group_size;
-  packed.weight = weight;
-  packed.scale = std::as_bytes(std::span(scale));
-  packed.zero_point = zero_point;
+  const NibbleModule module(4, n, k, group_size, symmetric);
   const std::vector<float> x = HotRows(4, k);
   for (const Isa isa : SupportedIsas()) {
     const ScopedIsa scope(isa);
@@ -126,8 +114,8 @@ TEST_CASE("digests of oneDNN's 4-bit rows, of any number of output channels") {
     ModelInput input;
     input.m = 4;
     input.x = x;
-    const auto model = Value(MakeKernelModel(layout, packed, input));
-    CheckDigests(*model, packed, 4);
+    const auto model = Value(MakeKernelModel(layout, module.packed, input));
+    CheckDigests(*model, module.packed, 4);
   }
 }
 

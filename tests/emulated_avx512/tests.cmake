@@ -16,6 +16,12 @@ set_target_properties(emulated_avx512 PROPERTIES
   UNITY_BUILD OFF)             # kernels have names in common
 target_compile_definitions(emulated_avx512 PRIVATE PREPACK_EMULATE_AVX512)
 target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
+if(PREPACK_SANITIZE)
+  # SIMDe multiplies and shifts beyond what the language defines. Options of a source come after those of
+  # all libraries.
+  set_source_files_properties(${kernels} PROPERTIES
+    COMPILE_OPTIONS -fno-sanitize=signed-integer-overflow,shift)
+endif()
 target_include_directories(emulated_avx512 SYSTEM BEFORE PRIVATE emulated_avx512/stand_in ${PREPACK_SIMDE})
 target_link_libraries(emulated_avx512 PRIVATE libprepack prepack_options)
 

@@ -113,14 +113,22 @@ inline Trial digest_scaled(const TrialShape& shape) {
           .prepare = [=](uint8_t* in) { MakeFloats(in, count + 1); }};
 }
 
+// Of an input whose last part has `last` bytes and ends where the input does, as the trials demand:
+// the bytes before it, at least `least`, so that a T at the beginning is aligned.
+template <typename T>
+size_t BytesBefore(size_t least, size_t last) {
+  return least + (alignof(T) - (least + last) % alignof(T)) % alignof(T);
+}
+
 inline Trial digest_steps(const TrialShape& shape) {
   const size_t count = shape.cols;
-  return {.in_bytes = count * (sizeof(float) + sizeof(int16_t)),
+  const size_t before = BytesBefore<float>(count * sizeof(float), count * sizeof(int16_t));
+  return {.in_bytes = before + count * sizeof(int16_t),
           .out_bytes = sizeof(uint32_t),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-                *As<uint32_t>(out) = kernels.digest_steps(As<float>(in), count,
-                                                          As<int16_t>(in + count * sizeof(float)));
+                *As<uint32_t>(out) =
+                    kernels.digest_steps(As<float>(in), count, As<int16_t>(in + before));
               },
           .prepare =
               [=](uint8_t* in) {
@@ -180,22 +188,22 @@ inline Trial digest_small_scaled(const TrialShape& shape) {
   const size_t groups = shape.rows;
   const size_t group = shape.option / 16 % 2 == 0 ? shape.cols / 32 * 32 : shape.cols;
   const size_t count = groups * group;
-  const size_t before = groups * sizeof(float);
+  const size_t scales = groups * sizeof(float);
+  const size_t before = BytesBefore<float>(scales + count * sizeof(int16_t), count);
   const auto rounding = static_cast<Bf16Rounding>(1 + shape.option % 3);
   const bool near = shape.option / 4 % 4 != 0;
-  return {.in_bytes = before + 3 * count,
+  return {.in_bytes = before + count,
           .out_bytes = sizeof(uint32_t),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-                const uint8_t* factors = in + before;
-                *As<uint32_t>(out) = kernels.digest_small_scaled(As<int8_t>(factors + 2 * count),
-                                                                 group, As<float>(in), groups,
-                                                                 rounding, As<int16_t>(factors));
+                *As<uint32_t>(out) =
+                    kernels.digest_small_scaled(As<int8_t>(in + before), group, As<float>(in),
+                                                groups, rounding, As<int16_t>(in + scales));
               },
           .prepare =
               [=](uint8_t* in) {
                 MakeFloats(in, groups);
-                uint8_t* steps = in + before + 2 * count;
+                uint8_t* steps = in + before;
                 for (size_t i = 0; near && i < count; ++i) {
                   steps[i] = static_cast<uint8_t>(steps[i] % 16 + shape.option);
                 }
@@ -204,25 +212,27 @@ inline Trial digest_small_scaled(const TrialShape& shape) {
 
 inline Trial digest_small_steps(const TrialShape& shape) {
   const size_t count = shape.cols;
-  return {.in_bytes = 3 * count,
+  const size_t before = BytesBefore<int16_t>(count * sizeof(int16_t), count);
+  return {.in_bytes = before + count,
           .out_bytes = sizeof(uint32_t),
           .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
             *As<uint32_t>(out) =
-                kernels.digest_small_steps(As<int8_t>(in + 2 * count), count, As<int16_t>(in));
+                kernels.digest_small_steps(As<int8_t>(in + before), count, As<int16_t>(in));
           }};
 }
 
 // `count` input channels, whose codes take `code_bytes`.
 template <typename Run>
 Trial DigestTrial(const TrialShape& shape, size_t count, size_t code_bytes, Run run) {
-  return {.in_bytes = sizeof(NibbleScales) + 2 * count + code_bytes,
+  const size_t before =
+      BytesBefore<float>(sizeof(NibbleScales) + count * sizeof(int16_t), code_bytes);
+  return {.in_bytes = before + code_bytes,
           .out_bytes = kStripChannels * sizeof(uint32_t),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
                 std::fill_n(As<uint32_t>(out), kStripChannels, 7);
-                const uint8_t* factors = in + sizeof(NibbleScales);
-                run(kernels, factors + 2 * count, ScalesOfTrial(in, shape), As<int16_t>(factors),
-                    As<uint32_t>(out));
+                run(kernels, in + before, ScalesOfTrial(in, shape),
+                    As<int16_t>(in + sizeof(NibbleScales)), As<uint32_t>(out));
               },
           .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * kStripChannels); }};
 }

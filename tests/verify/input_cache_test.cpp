@@ -25,8 +25,9 @@ class CachedInputs {
         cache_(most_kept) {}
 
   PackedModule Module(const std::string& name) const {
-    const std::string whole = "model.layers.0." + name;
-    return Value(PackedModule::Open(folder_, whole, folder_.manifest().modules.at(whole)));
+    // The module refers to its name: the one that the manifest keeps.
+    const auto& [whole, entry] = *folder_.manifest().modules.find("model.layers.0." + name);
+    return Value(PackedModule::Open(folder_, whole, entry));
   }
   std::shared_ptr<const GemmInputs> Of(const std::string& name) {
     return Value(cache_.Inputs(Module(name), decoder_, nullptr, std::nullopt));

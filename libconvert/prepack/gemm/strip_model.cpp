@@ -11,6 +11,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/model_operands.h"
+#include "prepack/kernels/memory.h"
 
 namespace prepack {
 namespace {
@@ -529,7 +530,10 @@ void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, in
 
 void DigestRowsOfBytes(const PackedOperands& packed, const ModelPiece& strip,
                        const int16_t* factors, uint32_t* digests) {
-  DigestRows(RowsOf(packed, strip), packed.k, strip, factors, digests);
+  const int8_t* rows = RowsOf(packed, strip);
+  // The next run of the same rows.
+  PrefetchRows<kIntoL2>(rows + strip.inputs, packed.k, strip.rows, strip.inputs);
+  DigestRows(rows, packed.k, strip, factors, digests);
 }
 
 }  // namespace prepack

@@ -80,6 +80,7 @@ void SplitSmallFields(const uint8_t* bytes, size_t count, uint32_t bits, int32_t
     Store(out, _mm512_sub_epi8(And(spread, Numbers(0x0F0F)), less));
   }
   for (; bits == 8 && i + kVectorBytes <= count; i += kVectorBytes, out += kVectorBytes) {
+    PrefetchRows(bytes + i + kAhead, 0, 1, kVectorBytes);
     Store(out, _mm512_sub_epi8(Load(bytes + i), less));
   }
   if (i < count) Below().split_small_fields(bytes + i, count - i, bits, offset, out);

@@ -60,9 +60,9 @@ class StripModel : public KernelModel {
   // the last pair when `inputs` is odd.
   virtual void Decode(const ModelPiece& piece, X* w) const = 0;
   // Adds the digests of a whole strip to those of its channels straight from the codes; false, and
-  // adds nothing, where the model cannot. One that can decodes from every multiple of kFewInputs
-  // on, whole numbers or weights of bf16. The factors are the narrow ones; where rows have bases,
-  // ones are the factors of a second call.
+  // adds nothing, where the model cannot, whatever the output channels. One that can decodes from
+  // every multiple of kFewInputs on, whole numbers or weights of bf16. The factors are the narrow
+  // ones; where rows have bases, ones are the factors of a second call.
   virtual bool DigestCodes(const ModelPiece& /*strip*/, const int16_t* /*factors*/,
                            uint32_t* /*digests*/) const {
     return false;

@@ -31,7 +31,7 @@ inline constexpr uint64_t kMatrixTileBytes = 4ULL * 1024 * 1024;
 // Panels are cut along K at multiples of this, too: a multiple of any format's units, so that no
 // code has to be read twice.
 inline constexpr uint64_t kPanelColsMultiple = 256;
-// So many times as many where tiles of a matrix [K, N] come from output channels side by side.
+// The tiles of a matrix [K, N] are so many times as long where the source holds output channels.
 inline constexpr uint64_t kPiecesOfRows = 2;
 
 // In activation order codes change places as columns of this many output channels, or of multiples
@@ -88,11 +88,11 @@ inline TileShape MatrixShape(const QuantizedLinear& linear, const TileCut& cut) 
   const uint64_t row_of_all = PanelRowBytes(code, linear.n());
   const uint64_t unit = std::lcm(uint64_t{8}, cut.cols);  // the formats' words hold eight codes
   const uint64_t most = std::max(unit, kMatrixTileBytes / row_of_all / unit * unit);
-  // In activation order all of an output channel is read whatever is wanted of it: the tiles are as
-  // few as they can be.
   // Where a file holds output channels, each is read in pieces, and longer ones are faster.
   const uint64_t multiple =
       linear.wide_rows() > 1 ? kPanelColsMultiple : kPanelColsMultiple * kPiecesOfRows;
+  // In activation order all of an output channel is read whatever is wanted of it: the tiles are as
+  // few as they can be.
   const uint64_t wanted = linear.reordered() ? linear.k() : std::lcm(multiple, cut.cols);
   const uint64_t cols = std::min({most, wanted, linear.k()});
   return {.rows = linear.n(),

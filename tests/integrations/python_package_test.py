@@ -154,7 +154,7 @@ class Reading(harness.ToolTest):
         self.assertEqual(len(folder), 7)
         self.assertIn(MODULE, folder)
         self.assertIs(folder.get("no.such.module"), None)
-        self.assertIn("7 modules for zentorch", repr(folder))
+        self.assertIn("for zentorch: 7 × zentorch/woq", repr(folder))
         with self.assertRaises(KeyError):
             folder["no.such.module"]
 

@@ -12,7 +12,7 @@ is first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, List
 
 from prepack.commands import (
     check,
@@ -74,6 +74,10 @@ __all__ = [
     "inspect", "inspect_at", "inspect_find", "inspect_layout", "inspect_values", "merge", "open",
     "plan", "targets", "tool_path", "tune", "verify", "verify_part",
 ]
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

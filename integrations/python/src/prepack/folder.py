@@ -8,10 +8,11 @@ mean to read the whole model: that is what `prepack verify` does.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Union
+from types import MappingProxyType, TracebackType
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from numpy.typing import NDArray
 
@@ -20,6 +21,9 @@ from prepack.errors import FolderError
 from prepack.fields import Fields, parse_json
 from prepack.part import Part
 from prepack.shard import Shard
+from prepack.shown import folder_html, module_html, readable_bytes
+
+FolderType = TypeVar("FolderType", bound="Folder")
 
 MANIFEST = "prepack.json"
 MANIFEST_VERSION = 2
@@ -53,7 +57,7 @@ class Layout:
     fingerprint: str  # of what the layout makes of a fixed module
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Module:
     """A packed linear layer. `scheme` is its short name, as w4a16; `record` is all that the manifest
     says of it, with what only some layouts have (activations, memory descriptors)."""
@@ -68,6 +72,18 @@ class Module:
     parts: Mapping[str, Part]
     record: Mapping[str, Any] = field(repr=False)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts.values())
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {part.dtype} {list(part.shape)}" for name, part in self.parts.items())
+        return (f"<prepack.Module {self.name!r}: {self.layout}, {self.scheme}, N {self.shape[0]}, K {self.shape[1]}, "
+                f"group {self.group_size}, {readable_bytes(self.nbytes)}: {parts}>")
+
+    def _repr_html_(self) -> str:
+        return module_html(self)
+
     def as_numpy(self) -> Dict[str, NDArray[Any]]:
         """part name → read-only view of the mapped file."""
         return {name: part.numpy() for name, part in self.parts.items()}
@@ -78,10 +94,14 @@ class Module:
 
 
 class Folder(Mapping[str, Module]):
-    """module name → Module. Made by `prepack.open`."""
+    """module name → Module. Made by `prepack.open`. What it says never changes, and any thread may ask.
+
+    At the end of `with`, or after `close`, it gives no more arrays. Those that there are stay as they
+    are, and keep the file mapped for as long as they live.
+    """
 
     def __init__(self, path: Path, manifest: Fields) -> None:
-        shards = _Shards(path, manifest)
+        shards = self._shards = _Shards(path, manifest)
         self.path = path
         self.target = manifest.string("target")
         self.prepack_version = manifest.string("prepack_version")
@@ -104,8 +124,27 @@ class Folder(Mapping[str, Module]):
     def __len__(self) -> int:
         return len(self._modules)
 
+    def close(self) -> None:
+        self._shards.close()
+
+    def __enter__(self: FolderType) -> FolderType:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
     def __repr__(self) -> str:
-        return f"<prepack.Folder {str(self.path)!r}: {len(self)} modules for {self.target}>"
+        kinds = Counter(module.layout for module in self.values())
+        named = ", ".join(f"{count} × {layout}" for layout, count in sorted(kinds.items()))
+        size = readable_bytes(sum(module.nbytes for module in self.values()))
+        return f"<prepack.Folder {str(self.path)!r} for {self.target}: {named or 'no modules'}, {size}>"
+
+    def _repr_html_(self) -> str:
+        return folder_html(self)
+
+    def _ipython_key_completions_(self) -> List[str]:
+        return list(self)
 
 
 def open_folder(path: Union[str, "os.PathLike[str]"], target: Optional[str] = None) -> Folder:
@@ -151,6 +190,10 @@ class _Shards:
             raise FolderError(shard.path, "it has another size than the manifest says",
                               found=shard.bytes, expected=expected)
         return self._open.setdefault(name, shard)
+
+    def close(self) -> None:
+        for shard in self._open.values():
+            shard.close()
 
 
 def _read_hub(fields: Fields) -> Hub:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from html import escape
 from importlib import import_module
 from typing import Any, Callable, Iterator, Optional, Union
 
 from prepack.results import Progress
 
-# A function that is called some ten times a second and at the end of every stage; True for a bar, by
-# tqdm where it is installed.
+# A function that is called some ten times a second and at the end of every stage; True for a bar: in a
+# notebook below the cell, else by tqdm where it is installed, else on one line.
 ProgressOption = Union[None, bool, Callable[[Progress], Any]]
 
 
@@ -56,6 +57,50 @@ class _Line:
             sys.stderr.write("\n")
 
 
+class _Cell:
+    """A bar below the cell of a notebook, which is one output that changes: needs no widgets."""
+
+    def __init__(self, display: Any, html: Any) -> None:
+        self._display, self._html = display, html
+        self._shown: Any = None
+        self._text = ""
+
+    def __call__(self, progress: Progress) -> None:
+        share = f"{100 * progress.done // progress.total} %" if progress.total else ""
+        value = f" value='{progress.done}' max='{progress.total}'" if progress.total else ""
+        text = f"{escape(progress.stage)} <progress{value}></progress> {share}"
+        if text == self._text:
+            return
+        self._text = text
+        if self._shown is None:
+            self._shown = self._display(self._html(text), display_id=True)
+        else:
+            self._shown.update(self._html(text))
+
+    def close(self) -> None:
+        """The last that was shown stays."""
+
+
+def _notebook() -> Optional[_Cell]:
+    """Of the notebook that this runs in, if it does. Who runs in one has imported IPython already."""
+    ipython = sys.modules.get("IPython")
+    shell: Any = ipython.get_ipython() if ipython is not None else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    display: Any = import_module("IPython.display")
+    return _Cell(display.display, display.HTML)
+
+
+def _bar() -> Any:
+    notebook = _notebook()
+    if notebook is not None:
+        return notebook
+    try:
+        return _Bar(import_module("tqdm").tqdm)  # only who wants a bar needs it
+    except ImportError:
+        return _Line()
+
+
 @contextmanager
 def observer_for(progress: ProgressOption) -> Iterator[Optional[Callable[[Progress], Any]]]:
     if progress is None or progress is False:
@@ -63,10 +108,7 @@ def observer_for(progress: ProgressOption) -> Iterator[Optional[Callable[[Progre
     elif callable(progress):
         yield progress
     else:
-        try:
-            bar: Any = _Bar(import_module("tqdm.auto").tqdm)  # only who wants a bar needs it
-        except ImportError:
-            bar = _Line()
+        bar = _bar()
         try:
             yield bar
         finally:

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Dict, Iterator, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from prepack.errors import Error, error_of
 
@@ -74,8 +74,20 @@ class Document(Record):
         if code != 0:
             verdict = getattr(self, "verdict", "not good")
             place = getattr(self, "folder", None) or getattr(self, "source", None) or getattr(self, "a", "")
-            raise error_of(code)(f"the verdict of {type(self).__name__.lower()} is: {verdict}", where=str(place))
+            text = f"the verdict of {type(self).__name__.lower()} is: {verdict}"
+            raise error_of(code)("; ".join([text, *_causes(self)]), where=str(place))
         return self
+
+
+def _causes(document: Any) -> Iterator[str]:
+    """Of each level that did not pass: why it did not run, with what to do, or the first that is wrong."""
+    levels = getattr(document, "levels", None)
+    for name in getattr(levels, "__dataclass_fields__", ()):
+        level = getattr(levels, name)
+        if not level.asked or level.state == "passed":
+            continue
+        first = [f"{problem.where}: {problem.message}" for problem in level.problems[:1]]
+        yield f"{name} {level.state}: {level.reason or ''.join(first)}"
 
 
 def attach(document: Document, returncode: int, messages: Tuple[str, ...], page: Optional[Page]) -> None:

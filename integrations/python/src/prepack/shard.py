@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from functools import cached_property
+import threading
 from pathlib import Path
 from typing import Dict, NamedTuple, Tuple
 
@@ -37,6 +37,9 @@ class Shard:
             raise FolderError(path, f"it is no sound safetensors file: {error}") from error
         self.bytes = path.stat().st_size
         self.entries = self._read_header()
+        self._lock = threading.Lock()
+        self._maps: Dict[int, mmap.mmap] = {}
+        self._closed = False
 
     def _read_header(self) -> Dict[str, Entry]:
         with open(self.path, "rb") as file:
@@ -55,20 +58,31 @@ class Shard:
         return entries
 
     def _map(self, access: int) -> mmap.mmap:
-        with open(self.path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=access)
-        if len(mapped) != self.bytes:
-            raise FolderError(self.path, "its size has changed since it was opened",
-                              found=len(mapped), expected=self.bytes)
-        return mapped
+        """Mapped when first asked for, once for all threads."""
+        with self._lock:
+            if self._closed:
+                raise FolderError(self.path, "the folder was closed", hint="Open it again with prepack.open")
+            if access not in self._maps:
+                with open(self.path, "rb") as file:
+                    mapped = mmap.mmap(file.fileno(), 0, access=access)
+                if len(mapped) != self.bytes:
+                    raise FolderError(self.path, "its size has changed since it was opened",
+                                      found=len(mapped), expected=self.bytes)
+                self._maps[access] = mapped
+            return self._maps[access]
 
-    # Mapped when first asked for. A mapping lives as long as the last array that looks at it.
+    def close(self) -> None:
+        """Lets go of the mappings. They are not unmapped here but with the last array that looks at them: some
+        libraries keep the address alone, and would read from nowhere."""
+        with self._lock:
+            self._closed = True
+            self._maps.clear()
 
-    @cached_property
+    @property
     def read_only(self) -> mmap.mmap:
         return self._map(mmap.ACCESS_READ)
 
-    @cached_property
+    @property
     def private(self) -> mmap.mmap:
         """The same bytes for those who want memory that can be written to, as torch does: what is
         written goes to a page of this process's own, never to the file."""

@@ -50,6 +50,12 @@ TEST_CASE("checkpoints of no known format are refused with what is known") {
   CHECK(hqq.what() == "HQQ checkpoints are not supported");
   CHECK(hqq.found() == "quant_method \"hqq\"");
   CHECK_THAT(hqq.expected(), Catch::StartsWith("compressed-tensors"));
+  CHECK_THAT(hqq.hint(), Catch::StartsWith("Download a GPTQ, AWQ, FP8 or compressed-tensors "
+                                           "release of the same model instead"));
+  for (const char* method : {"exl3", "bitsandbytes", "torchao", "gguf", "marlin", "unheard-of"}) {
+    const Status status = ReadStatus({{"quantization_config", {{"quant_method", method}}}});
+    CHECK_THAT(status.hint(), Catch::Contains("compressed-tensors release of the"));
+  }
   const Status strange = ReadStatus({{"quantization_config", {{"quant_method", "my\x01own"}}}});
   CHECK(strange.kind() == ErrorKind::kUnsupported);
   CHECK(strange.what() == "my\\x01own checkpoints are not supported");

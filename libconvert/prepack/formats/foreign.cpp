@@ -18,6 +18,13 @@ namespace prepack {
 
 namespace {
 
+// What to do about weights that would have to be dequantized first. Quantizing again what was
+// quantized loses twice, and few people have the memory for it.
+constexpr std::string_view kOtherRelease =
+    "Download a GPTQ, AWQ, FP8 or compressed-tensors release of the same model instead; most "
+    "publishers offer one. If there is none, quantize the original model with llm-compressor, "
+    "GPTQModel or AutoRound";
+
 constexpr std::string_view kModelOpt = "hf_quant_config.json";
 
 // Names that only tensors of quantized modules end with.
@@ -41,7 +48,7 @@ bool IsMlx(const Checkpoint& checkpoint) {
 
 Status RefuseMlx(std::string_view where) {
   return Unsupported(where, "arrays of Apple's MLX are not supported")
-      .Hint("Quantize the float model with llm-compressor, GPTQModel, AutoAWQ or AutoRound")
+      .Hint(kOtherRelease)
       .Id(FindingId("method-unsupported"));
 }
 
@@ -78,10 +85,9 @@ struct ForeignMethod {
   std::string_view hint;
 };
 
-constexpr std::string_view kRequantize =
-    "Quantize the float model with llm-compressor, GPTQModel, AutoAWQ or AutoRound";
 constexpr std::string_view kGpuTiles =
-    "The weights are tiled for GPUs; use the checkpoint that they were converted from";
+    "The weights are tiled for GPUs; use the checkpoint that they were converted from, or another "
+    "GPTQ, AWQ, FP8 or compressed-tensors release of the model";
 
 constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"marlin", "Marlin", kGpuTiles},
@@ -90,21 +96,21 @@ constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"bitblas", "BitBLAS", kGpuTiles},
     {"gptq-bitblas", "BitBLAS", kGpuTiles},
     {"qqq", "QQQ", kGpuTiles},
-    {"bitsandbytes", "bitsandbytes", kRequantize},
-    {"hqq", "HQQ", kRequantize},
-    {"exl2", "EXL2", kRequantize},
-    {"exl3", "EXL3", kRequantize},
+    {"bitsandbytes", "bitsandbytes", kOtherRelease},
+    {"hqq", "HQQ", kOtherRelease},
+    {"exl2", "EXL2", kOtherRelease},
+    {"exl3", "EXL3", kOtherRelease},
     {"gguf", "GGUF",
-     "llama.cpp reads such blocks from .gguf files only; quantize the float model with "
-     "llm-compressor, GPTQModel, AutoAWQ or AutoRound"},
-    {"aqlm", "AQLM", kRequantize},
-    {"quip", "QuIP#", kRequantize},
-    {"vptq", "VPTQ", kRequantize},
-    {"spqr", "SpQR", kRequantize},
-    {"higgs", "HIGGS", kRequantize},
-    {"eetq", "EETQ", kRequantize},
-    {"torchao", "torchao", kRequantize},
-    {"quanto", "Quanto", kRequantize},
+     "llama.cpp reads such blocks from .gguf files only; download the GPTQ, AWQ, FP8 or "
+     "compressed-tensors release of the model"},
+    {"aqlm", "AQLM", kOtherRelease},
+    {"quip", "QuIP#", kOtherRelease},
+    {"vptq", "VPTQ", kOtherRelease},
+    {"spqr", "SpQR", kOtherRelease},
+    {"higgs", "HIGGS", kOtherRelease},
+    {"eetq", "EETQ", kOtherRelease},
+    {"torchao", "torchao", kOtherRelease},
+    {"quanto", "Quanto", kOtherRelease},
 });
 
 }  // namespace
@@ -120,7 +126,7 @@ Status RefuseMethod(std::string_view method, std::string_view where, std::string
   for (const ForeignMethod& foreign : kForeignMethods) {
     if (foreign.method == method) return refuse(foreign.name, foreign.hint);
   }
-  return refuse(Printable(method), kRequantize);
+  return refuse(Printable(method), kOtherRelease);
 }
 
 namespace {

@@ -140,8 +140,8 @@ Status RefuseGpuFormat(const Checkpoint& checkpoint, const ModuleTensors& module
         .Found(fmt::format("tensor {}", suffix))
         .Expected("qweight, qzeros and scales")
         .Hint(
-            "They are tiled for GPUs and cannot be repacked; use the GPTQ checkpoint that they "
-            "were made from")
+            "They are tiled for GPUs and cannot be repacked; use the checkpoint that they were "
+            "made from, or another GPTQ, AWQ, FP8 or compressed-tensors release of the model")
         .Id(FindingId("gptq-format"));
   };
   if (module.Find("B") != nullptr && module.Find("s_channel") != nullptr) return refuse("B", "QQQ");

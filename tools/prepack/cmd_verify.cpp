@@ -57,7 +57,7 @@ struct VerifyCommand {
   std::string baseline;
   std::string activations;
   std::vector<std::string> skip;
-  std::string engine = "onednn";
+  std::string engine{EngineChoiceName(EngineChoice::kAuto)};
   bool repack = false;
   bool all_channels = false;
   bool strict = false;
@@ -84,6 +84,12 @@ std::vector<std::string> LevelNames() {
   std::vector<std::string> names;
   names.reserve(kLevels.size());
   for (const Level level : kLevels) names.emplace_back(LevelName(level));
+  return names;
+}
+
+std::vector<std::string> EngineNames() {
+  std::vector<std::string> names;
+  for (const EngineChoice choice : kEngineChoices) names.emplace_back(EngineChoiceName(choice));
   return names;
 }
 
@@ -143,7 +149,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
     PREPACK_TRY(ParseLevels(text, options.skip));
   }
   if (!AnythingLeft(options)) return Usage("--skip", "nothing is left to verify");
-  options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
+  options.engine = *std::ranges::find(kEngineChoices, command.engine, EngineChoiceName);
   options.repack = command.repack;
   if (command.all_channels) options.sampled_weights = UINT64_MAX;
   options.strict = command.strict;
@@ -209,9 +215,9 @@ void AddLevels(CLI::App& command, VerifyCommand& options) {
       ->allow_extra_args(false);
   command
       .add_option("--engine", options.engine,
-                  "What multiplies: onednn, together with models of the consumers' kernels; or "
-                  "reference, the models alone")
-      ->check(CLI::IsMember({"onednn", "reference"}))
+                  "What multiplies: onednn, together with models of the consumers' kernels; "
+                  "reference, the models alone; or auto, which is onednn where it can be loaded")
+      ->check(CLI::IsMember(EngineNames()))
       ->capture_default_str()
       ->type_name("ENGINE");
   command.add_flag("--all-channels", options.all_channels,

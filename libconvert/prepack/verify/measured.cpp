@@ -93,6 +93,15 @@ EngineName MeasuredAs<EngineName>::Read(JsonFields& fields) {
   return {.name = fields.Text("name"), .reason = fields.Text("reason")};
 }
 
+namespace {
+
+std::string TextOf(const EngineName& engine) {
+  if (engine.reason.empty()) return engine.name;
+  return engine.name.empty() ? engine.reason : fmt::format("{}: {}", engine.name, engine.reason);
+}
+
+}  // namespace
+
 Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own) {
   if (measured.whole()) return own;
   const auto thing_of = [](const std::string& part) {
@@ -109,8 +118,9 @@ Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own)
     PREPACK_TRY_ASSIGN(EngineName engine, measured.Taken<EngineName>(thing_of(text)));
     if (all && engine != *all) {
       return Usage(fmt::format("part {}", text), "it was multiplied by another engine than part 1")
-          .Found(engine.name + engine.reason)
-          .Expected(all->name + all->reason);
+          .Found(TextOf(engine))
+          .Expected(TextOf(*all))
+          .Hint("Verify all parts with the same oneDNN, or all with --engine reference");
     }
     all = std::move(engine);
   }

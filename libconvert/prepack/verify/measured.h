@@ -24,10 +24,14 @@
 
 namespace prepack {
 
-// What multiplies. Parts may run on different CPUs, but not with different versions of oneDNN.
+// The engine's name where models of the kernels multiply without oneDNN.
+inline constexpr char kModelsAlone[] = "reference";
+
+// What multiplies. Parts may run on different CPUs, but not with different versions of oneDNN, and
+// not with oneDNN and without it.
 struct EngineName {
-  std::string name;    // empty: there is none
-  std::string reason;  // why
+  std::string name;    // empty: the level does not run
+  std::string reason;  // why oneDNN does not multiply, although nobody asked for the models alone
 
   friend bool operator==(const EngineName&, const EngineName&) = default;
 };

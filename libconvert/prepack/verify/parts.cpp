@@ -41,8 +41,7 @@ std::string IdentityOf(const std::optional<std::filesystem::path>& checkpoint) {
 
 // What decides which values are measured; bars and --strict judge them later.
 std::string MeasuringOptions(const VerifyOptions& options) {
-  std::string text =
-      options.engine == EngineChoice::kReference ? "--engine reference" : "--engine onednn";
+  std::string text = fmt::format("--engine {}", EngineChoiceName(options.engine));
   for (const Level level : kLevels) {
     if (std::ranges::count(options.skip, level) != 0) {
       text += fmt::format(" --skip {}", LevelName(level));

@@ -26,6 +26,7 @@
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/level_pass.h"
+#include "prepack/verify/measured.h"
 #include "prepack/verify/packed_source.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
@@ -83,11 +84,11 @@ class Verification {
   // none.
   const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
+  void NoteMissingEngine();
   bool StartsEngine() const;
   void StartEngine();
-  std::unique_ptr<GemmEngine> TakeEngine();
+  std::unique_ptr<GemmEngine> TakeEngine(EngineName& name);
   Status AwaitEngine();
-  Status NameEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   bool Multiplies() const { return Runs(Level::kGemm) || JudgesQuality(); }
   ModuleNeed NeedOfModule(const std::string& name, const ModuleRecord& record,
@@ -120,7 +121,7 @@ class Verification {
   std::optional<PackedSource> packed_source_;
   std::optional<SecondDecoder> decoder_;
   std::unique_ptr<GemmEngine> engine_;
-  std::string engine_name_;  // of this or, in a merge, of what the parts have multiplied with
+  EngineName engine_name_;  // of this or, in a merge, of what the parts have multiplied with
   std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
   std::optional<SecondDecoder> output_decoder_;
   GemmOptions gemm_options_;

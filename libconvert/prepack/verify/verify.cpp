@@ -44,6 +44,18 @@
 #include "prepack/verify/verification.h"
 
 namespace prepack {
+
+std::string_view EngineChoiceName(EngineChoice choice) {
+  switch (choice) {
+    case EngineChoice::kAuto:
+      return "auto";
+    case EngineChoice::kOneDnn:
+      return "onednn";
+    case EngineChoice::kReference:
+      break;
+  }
+  return "reference";
+}
 namespace {
 
 ModuleFigures EmptyFigures(const Manifest& manifest) {
@@ -270,6 +282,15 @@ void Verification::NoteUnusedActivations() {
                                     unused, recorded_->tensors().size())});
 }
 
+// That the models judged alone though nobody asked for it.
+void Verification::NoteMissingEngine() {
+  if (engine_name_.reason.empty()) return;
+  level(Level::kGemm)
+      .notes.push_back({"", "oneDNN",
+                        fmt::format("it did not multiply, the models of the kernels did: {}",
+                                    engine_name_.reason)});
+}
+
 // oneDNN starts while the source is opened.
 bool Verification::StartsEngine() const {
   const auto& modules = folder_.manifest().modules;
@@ -293,32 +314,35 @@ void Verification::StartEngine() {
   });
 }
 
-// Null if only models multiply, either on request or because the GEMM level does not run; in that
-// case this sets the level's reason.
-std::unique_ptr<GemmEngine> Verification::TakeEngine() {
+// What multiplies here. Null if models alone do: on request, or with the reason in `name`.
+std::unique_ptr<GemmEngine> Verification::TakeEngine(EngineName& name) {
   if (!starting_engine_.valid()) return nullptr;
   Result<std::unique_ptr<GemmEngine>> engine = starting_engine_.get();
-  if (engine.ok()) return *std::move(engine);
-  level(Level::kGemm).reason = engine.status().ToString();
+  if (engine.ok()) {
+    name.name = (*engine)->name();
+    return *std::move(engine);
+  }
+  const Status& why = engine.status();
+  if (options_.engine == EngineChoice::kOneDnn) {
+    name.reason = why.ToString();
+    return nullptr;
+  }
+  name.name = kModelsAlone;
+  name.reason = Status(why.kind(), why.where(), why.what()).Found(why.found()).ToString();
   return nullptr;
-}
-
-// The engine, or why there is none.
-Status Verification::NameEngine() {
-  if (!StartsEngine()) return {};
-  const EngineName own{.name = engine_ ? engine_->name() : "",
-                       .reason = engine_ ? "" : level(Level::kGemm).reason};
-  PREPACK_TRY_ASSIGN(EngineName named, EngineTogether(measured_, own));
-  engine_name_ = std::move(named.name);
-  if (engine_name_.empty()) level(Level::kGemm).reason = std::move(named.reason);
-  return {};
 }
 
 // Decides whether the GEMM level runs.
 Status Verification::AwaitEngine() {
-  engine_ = TakeEngine();
-  PREPACK_TRY(NameEngine());
-  gemm_options_.judge_gemm = Runs(Level::kGemm) && (!engine_name_.empty() || !StartsEngine());
+  engine_name_ = {};
+  engine_ = TakeEngine(engine_name_);
+  if (StartsEngine()) {
+    PREPACK_TRY_ASSIGN(engine_name_, EngineTogether(measured_, engine_name_));
+    if (engine_name_.name.empty()) level(Level::kGemm).reason = engine_name_.reason;
+  } else {
+    engine_name_.name = kModelsAlone;
+  }
+  gemm_options_.judge_gemm = Runs(Level::kGemm) && !engine_name_.name.empty();
   gemm_options_.products.engine = engine_.get();
   return {};
 }
@@ -388,7 +412,8 @@ Status Verification::FinishProducts() {
   GemmLevels levels = gemm_->Finish(figures_);
   if (gemm_options_.judge_gemm) {
     level(Level::kGemm) = std::move(levels.gemm);
-    report_.engine = engine_name_.empty() ? "reference" : engine_name_;
+    report_.engine = engine_name_.name;
+    NoteMissingEngine();
   }
   if (gemm_options_.judge_quality) level(Level::kQuality) = std::move(levels.quality);
   NoteUnusedActivations();

@@ -1,9 +1,12 @@
 #ifndef PREPACK_VERIFY_VERIFY_H_
 #define PREPACK_VERIFY_VERIFY_H_
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/progress.h"
@@ -14,10 +17,14 @@
 namespace prepack {
 
 enum class EngineChoice : uint8_t {
-  kOneDnn,     // oneDNN's primitives and our models of the kernels; without oneDNN the level does
-               // not run
-  kReference,  // our models of the kernels alone, on explicit request only
+  kAuto,       // oneDNN's primitives and our models of the kernels; where oneDNN cannot be had, the
+               // models alone, and the level has a note that says why
+  kOneDnn,     // the same; without oneDNN the level does not run
+  kReference,  // our models of the kernels alone
 };
+inline constexpr std::array kEngineChoices = {EngineChoice::kAuto, EngineChoice::kOneDnn,
+                                              EngineChoice::kReference};
+std::string_view EngineChoiceName(EngineChoice choice);  // "auto", "onednn", "reference"
 
 // One --min-sqnr option: the end-to-end bar of the modules that the pattern is found in.
 struct SqnrBar {
@@ -40,7 +47,7 @@ struct VerifyOptions {
   std::optional<std::filesystem::path> baseline;     // the unquantized checkpoint
   std::optional<std::filesystem::path> activations;  // .safetensors: MODULE → x [M, K]
   std::vector<Level> skip;                           // levels not to run; they are then "not run"
-  EngineChoice engine = EngineChoice::kOneDnn;
+  EngineChoice engine = EngineChoice::kAuto;
   // Let oneDNN reorder weights whose form is not what its primitive wants here.
   bool repack = false;
   // Weights of each module that are multiplied with all activations, if it has more; UINT64_MAX:

@@ -3,7 +3,7 @@
 #   docker build -t prepack .
 #   docker run --rm -v "$PWD:/work" --user "$(id -u):$(id -g)" prepack convert model -o packed -t vllm-cpu
 #
-# oneDNN is left out (it would add half a gigabyte): `prepack verify --engine reference` proves the GEMM without it.
+# oneDNN is left out (it would add half a gigabyte): `prepack verify` proves the GEMM with models of the kernels.
 
 FROM debian:12-slim AS build
 RUN apt-get update \

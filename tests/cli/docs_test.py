@@ -341,6 +341,15 @@ class Documents(harness.ToolTest):
                     self.assertIn(block.language, ("", "console"), where)
                     self.assertTrue(commands_of(block) or not has_commands(block), where)
 
+    def test_the_chart_shows_the_figures(self):
+        """Those of the table that it was made from, which the README's first lines name, too."""
+        chart = subprocess.run([ROOT / "bench" / "load_chart.py"], capture_output=True, text=True, check=True)
+        self.assertEqual((ROOT / "docs" / "load_time.svg").read_text(), chart.stdout)
+        lead = (ROOT / "README.md").read_text().split("![")[0]
+        for figure in ("1.3 s", "46.3 s", "635 MiB", "6,700 MiB"):
+            self.assertIn(figure, lead)
+            self.assertIn(f">{figure}<", chart.stdout)
+
     def test_lines_are_not_too_long(self):
         """Of sentences; what is generated (docs/layouts/) has the lines of its tables."""
         for path in PAGES:

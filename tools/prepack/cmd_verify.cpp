@@ -89,6 +89,7 @@ std::vector<std::string> LevelNames() {
 
 std::vector<std::string> EngineNames() {
   std::vector<std::string> names;
+  names.reserve(kEngineChoices.size());
   for (const EngineChoice choice : kEngineChoices) names.emplace_back(EngineChoiceName(choice));
   return names;
 }

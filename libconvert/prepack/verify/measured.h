@@ -32,8 +32,6 @@ inline constexpr char kModelsAlone[] = "reference";
 struct EngineName {
   std::string name;    // empty: the level does not run
   std::string reason;  // why oneDNN does not multiply, although nobody asked for the models alone
-
-  friend bool operator==(const EngineName&, const EngineName&) = default;
 };
 // In a merge, what all parts have multiplied with: kUsage if that was not the same. Else `own`.
 Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own);

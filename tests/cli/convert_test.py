@@ -475,33 +475,6 @@ class Verify(harness.ToolTest):
         report = self.checked_json(result.stdout, "verify")
         self.assertEqual(report["verdict"], "passed")
 
-    def test_without_the_module_of_the_engine(self):
-        alone = self.scratch / "alone"
-        alone.mkdir()
-        shutil.copy(TOOL, alone)
-        source = CHECKPOINTS / "ct-w4a16-channel-sym"
-        out = self.convert(source, "zentorch")
-        run = [alone / "prepack", "verify", out, "--source", source]
-        result = subprocess.run([*run, "--json"], capture_output=True, text=True)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        report = self.checked_json(result.stdout, "verify")
-        self.assertEqual(report["engine"], "reference")
-        (note,) = report["levels"]["gemm"]["notes"]
-        self.assertEqual((note["module"], note["where"]), (None, "oneDNN"))
-        self.assertIn("it did not multiply, the models of the kernels did: ", note["message"])
-        self.assertIn("prepack_onednn.so", note["message"])
-        text = subprocess.run(run, capture_output=True, text=True)
-        self.assertEqual(text.returncode, 0, text.stderr)
-        self.assertEqual(text.stdout.count("note: "), 1)
-        result = subprocess.run([*run, "--engine", "onednn", "--json"], capture_output=True, text=True)
-        self.assertEqual(result.returncode, 6, result.stderr)
-        reason = self.checked_json(result.stdout, "verify")["levels"]["gemm"]["reason"]
-        self.assertIn("prepack_onednn.so", reason)
-        self.assertIn("cannot be loaded", reason)
-        self.assertIn("--engine reference", reason)
-        result = subprocess.run([*run, "--engine", "reference"], capture_output=True, text=True)
-        self.assertEqual(result.returncode, 0, result.stderr)
-
     def test_reference_engine_on_request(self):
         source = CHECKPOINTS / "ct-w4a16-channel-sym"
         out = self.convert(source, "zentorch")

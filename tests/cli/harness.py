@@ -20,6 +20,7 @@ import numpy
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
 TOOL = os.environ["PREPACK_TOOL"]
+ONEDNN_MODULE = pathlib.Path(TOOL).with_name("prepack_onednn.so")  # not there where oneDNN is linked in
 
 SANITIZERS = os.environ.get("PREPACK_SANITIZERS", "")  # that the tool is built with
 # Of random choices: tools/soak gives one after the other; without it every run of a test is the same.
@@ -49,6 +50,20 @@ WARNED = {
     # AutoRound 0.15 stored other zero points than it declared.
     "ar-old-model-free-w4-asym": ["autoround-model-free-zeros"],
 }
+
+
+@functools.cache
+def built_without_onednn():
+    """One that is there and does not load is no reason to skip anything."""
+    report = subprocess.run([TOOL, "doctor"], capture_output=True, text=True, check=False).stdout
+    return "prepack was built without it" in report
+
+
+def needs_onednn(test):
+    return unittest.skipIf(built_without_onednn(), "built without oneDNN")(test)
+
+
+needs_onednn_module = unittest.skipUnless(ONEDNN_MODULE.exists(), "oneDNN is no module of this build")
 
 
 def read_header(path):

@@ -1,7 +1,6 @@
 """Pages of --html, in a real browser: they render, sort, search and follow the colour scheme."""
 
 import json
-import pathlib
 import sys
 import unittest
 
@@ -120,7 +119,7 @@ class Html(harness.ToolTest):
         self.assertEqual(self.browser.evaluate("document.querySelector('h1').textContent"),
                          "prepack diff: different")
 
-    @unittest.skipUnless(pathlib.Path(harness.TOOL).with_name("prepack_onednn.so").exists(), "built without oneDNN")
+    @harness.needs_onednn
     def test_tune(self):
         self.page(0, "tune", CHECKPOINTS / "ct-w4a16-g128-sym", "-t", "onednn", "--batch", "1", "--time", "0.1")
         self.look(2 * 7 + 7, heat=False)  # candidates, and the modules that were looked at

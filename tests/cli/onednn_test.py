@@ -1,7 +1,6 @@
 """--onednn-form: in which form 8-bit weights for oneDNN are written."""
 
 import json
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -17,10 +16,6 @@ STATIC = CHECKPOINTS / "ct-w8a8-static"
 ASYMMETRIC = CHECKPOINTS / "ct-w8a8-asym-act"
 # oneDNN then asks for the same on every CPU that has AVX2.
 AS_AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-
-needs_onednn = unittest.skipUnless(
-    (pathlib.Path(TOOL).parent / "prepack_onednn.so").exists(), "built without oneDNN"
-)
 
 
 def transposed(data, n, k):
@@ -76,7 +71,7 @@ class OneDnnForm(harness.ToolTest):
                     self.assertNotIn("onednn", module)
                 self.check_verified(out, source)
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_native_with_avx2_is_plain_and_says_who_asked_for_it(self):
         schema = json.loads((harness.ROOT / "schemas/manifest.schema.json").read_text())
         for source, reference in ((DYNAMIC, False), (STATIC, True)):
@@ -92,7 +87,7 @@ class OneDnnForm(harness.ToolTest):
                     self.assertEqual(origin["implementation"].startswith("ref"), reference)
                 self.check_verified(out, source)
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_native_on_this_machine(self):
         out = self.convert(DYNAMIC, "onednn", "--onednn-form", "native")
         self.check_verified(out, DYNAMIC)
@@ -109,7 +104,7 @@ class OneDnnForm(harness.ToolTest):
                 weight = next(p for p in plan["choices"][module["choice"]]["parts"] if p["name"] == "weight")
                 self.assertEqual(weight["shape"], [n * k + factor * n])
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_plan_warns_of_a_reference_implementation_only_when_it_asks(self):
         warning = "has only a reference implementation for this on this machine (ref_int8:any)"
         for source, form, expected in (
@@ -141,7 +136,7 @@ class OneDnnForm(harness.ToolTest):
             *("plan", DYNAMIC, "-t", "vllm-cpu", "--onednn-form", "plain"),
         )
 
-    @needs_onednn
+    @harness.needs_onednn_module
     def test_without_the_module_of_onednn(self):
         alone = self.scratch / "alone"
         alone.mkdir()

@@ -5,7 +5,6 @@ Nothing depends on how long anything takes: the figures are above zero, and the 
 
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import unittest
@@ -15,10 +14,6 @@ from harness import CHECKPOINTS, TOOL
 
 SOURCE = CHECKPOINTS / "ct-w4a16-g128-sym"
 MIXED = CHECKPOINTS / "ct-mixed"
-
-needs_onednn = unittest.skipUnless(
-    (pathlib.Path(TOOL).parent / "prepack_onednn.so").exists(), "built without oneDNN"
-)
 
 
 class Tune(harness.ToolTest):
@@ -38,7 +33,7 @@ class Tune(harness.ToolTest):
         """The chosen candidate of each kind."""
         return [next(c for c in kind["candidates"] if c["chosen"]) for kind in report["kinds"]]
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_every_candidate_has_figures_and_one_is_chosen(self):
         report = self.tune(SOURCE, "-t", "onednn", "--batch", "1,3", "--threads", "1")
         self.assertEqual(report["batches"], [1, 3])
@@ -58,7 +53,7 @@ class Tune(harness.ToolTest):
         self.assertEqual(len(self.chosen(report)), 7)
         self.assertEqual({total["label"] for total in report["totals"]}, {"w4a16", "w4a8", "bf16"})
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_convert_takes_what_was_chosen(self):
         tuned = self.scratch / "tuned.txt"
         report = self.tune(MIXED, "-t", "onednn", "--batch", "1", "--fallback", "dequantize",
@@ -80,7 +75,7 @@ class Tune(harness.ToolTest):
             module = kind["role"].replace("#", "0")
             self.assertEqual(modules[module]["layout"], chosen["layouts"][0])
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_a_bar_that_nothing_reaches_fails(self):
         tuned = self.scratch / "tuned.txt"
         page = self.scratch / "page.html"
@@ -123,7 +118,7 @@ class Tune(harness.ToolTest):
         self.assertIn("the program has ended (found ImportError: broken)",
                       report["runtimes"][0]["why_not"])
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_the_text_shows_totals_kinds_and_the_next_command(self):
         tuned = self.scratch / "tuned.txt"
         text = self.run_ok("tune", SOURCE, "-t", "onednn", "--batch", "1", "--time", "0.1",
@@ -172,7 +167,7 @@ class Tune(harness.ToolTest):
         self.assertGreater(candidate["bytes"], 18 * 64 * 128)
         self.assertIsNone(candidate["steps"][0]["time"])
 
-    @needs_onednn
+    @harness.needs_onednn
     def test_what_is_chosen_for_fused_modules_is_for_each_of_them(self):
         tuned = self.scratch / "tuned.txt"
         report = self.tune(SOURCE, "-t", "vllm-cpu,onednn", "--batch", "1", "-o", tuned,

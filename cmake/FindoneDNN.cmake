@@ -1,21 +1,27 @@
-# Finds oneDNN and defines the target oneDNN::dnnl.
+# Finds oneDNN and defines the target oneDNN::dnnl. oneDNN_STATIC says whether it is a static library.
 #
-#   1. a system oneDNN with a CMake configuration (package dnnl), if it is new enough;
+#   1. a system oneDNN with a CMake configuration (package dnnl), if it is new enough, or the static one
+#      that packaging/portable/build makes;
 #   2. the build that tools/setup keeps, which is Intel's from PyPI (package onednn-devel). Set
 #      oneDNN_ROOT to look for it elsewhere.
 #
 # Intel's build uses the SYCL runtime for the CPU. Its libraries lie in one folder and do not say
 # where to find each other, so programs get a DT_RPATH (not DT_RUNPATH: that one does not count for
-# the libraries of libraries); CMake itself puts the folder into it, and takes it out on installing. Its OpenCL driver is named at run time, see
-# libconvert/prepack/gemm/onednn/query.h.
+# the libraries of libraries); CMake itself puts the folder into it, and takes it out on
+# installing. Its OpenCL driver is named at run time, see libconvert/prepack/gemm/onednn/query.h.
 
 include(FindPackageHandleStandardArgs)
 
 if(NOT oneDNN_FIND_VERSION)
-  set(oneDNN_FIND_VERSION 3.8)
+  set(oneDNN_FIND_VERSION 3.7)
 endif()
 find_package(dnnl ${oneDNN_FIND_VERSION} CONFIG QUIET)
+set(oneDNN_STATIC OFF)
 if(dnnl_FOUND)
+  get_target_property(_type DNNL::dnnl TYPE)
+  if(_type STREQUAL "STATIC_LIBRARY")
+    set(oneDNN_STATIC ON)
+  endif()
   if(NOT TARGET oneDNN::dnnl)
     add_library(oneDNN::dnnl INTERFACE IMPORTED)
     set_target_properties(oneDNN::dnnl PROPERTIES INTERFACE_LINK_LIBRARIES DNNL::dnnl)

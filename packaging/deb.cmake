@@ -1,6 +1,7 @@
 # Debian packages: `cpack` in a build folder writes prepack (the program) and libprepack-dev (the library).
-# The program's dependencies are those that dpkg-shlibdeps finds. oneDNN is not among them: no Debian
-# package of it is new enough; the module looks for it beside itself (docs/dependencies.md).
+# The program's dependencies are those that dpkg-shlibdeps finds. A release has the portable program in it
+# (PREPACK_BUILT_IN), with oneDNN linked in; elsewhere the module looks for oneDNN beside itself
+# (docs/dependencies.md).
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME prepack)

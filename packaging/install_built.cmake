@@ -1,5 +1,5 @@
-# The whole project where PREPACK_BUILT_IN names a build folder: nothing is built, and its component `tool` is
-# what is installed. So a wheel holds the program that was tested, and takes no second build.
+# Where PREPACK_BUILT_IN names a build folder: its component `tool` is what is installed, and no program is built.
+# So the wheel and the Debian package hold the program that was tested, and take no second build.
 
 if(NOT EXISTS ${PREPACK_BUILT_IN}/bin/prepack)
   message(FATAL_ERROR "PREPACK_BUILT_IN: there is no bin/prepack in ${PREPACK_BUILT_IN}. Build it first: "

@@ -1,5 +1,5 @@
-# Compiles for a libc of choice with zig, which brings the headers and stubs of every glibc since 2.17 and of
-# musl, and LLVM's C++ library, linked in. `packaging/portable/build` writes the wrappers that this names.
+# Compiles for musl with zig, which brings that and LLVM's C++ library. `packaging/portable/build` writes the wrappers
+# that this names.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
 set(CMAKE_C_COMPILER $ENV{PREPACK_ZIG_BIN}/cc)

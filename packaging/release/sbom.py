@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the SBOM of a release: what is in its files, as a CycloneDX 1.5 document.
 
-    sbom.py --version V --epoch SECONDS --sources FOLDER --zig V --onednn V --output FILE ARTEFACT...
+    sbom.py --version V --epoch SECONDS --sources FOLDER --zig V --output FILE ARTEFACT...
 
 FOLDER holds the unpacked sources of what the portable builds link in (packaging/portable/build). The
 same input gives the same bytes.
@@ -16,9 +16,11 @@ import re
 import subprocess
 import uuid
 
-# Debian source package → (name, licence): compiled and linked into the portable builds; the Debian
-# package depends on them instead.
-COMPILED = {"fmtlib": ("fmt", "MIT"), "pcre2": ("PCRE2", "BSD-3-Clause"), "xxhash": ("xxHash", "BSD-2-Clause")}
+# Debian source package → (name, licence): compiled and linked into the program.
+COMPILED = {
+    "fmtlib": ("fmt", "MIT"), "mimalloc": ("mimalloc", "MIT"), "onednn": ("oneDNN", "Apache-2.0"),
+    "pcre2": ("PCRE2", "BSD-3-Clause"), "xxhash": ("xxHash", "BSD-2-Clause"),
+}
 # Debian package → (name, licence): headers only.
 HEADERS = {
     "nlohmann-json3-dev": ("nlohmann-json", "MIT"),
@@ -44,10 +46,12 @@ def component(name, version, expression, purl, **more):
             "licenses": licence(expression), **more}
 
 
-def source_version(sources, package):
-    """With Debian's revision, as the names of the files have it."""
+def source(sources, package):
+    """The version, with Debian's revision, and the hash of the file that has the hashes of all others."""
     (description,) = sources.glob(f"{package}_*.dsc")
-    return re.search(r"^Version: (\S+)$", description.read_text(), re.MULTILINE)[1]
+    data = description.read_bytes()
+    version = re.search(r"^Version: (\S+)$", data.decode(), re.MULTILINE)[1]
+    return version, [{"alg": "SHA-256", "content": hashlib.sha256(data).hexdigest()}]
 
 
 def installed_version(package):
@@ -58,9 +62,9 @@ def installed_version(package):
 
 def parts(options):
     for package, (name, expression) in COMPILED.items():
-        version = source_version(options.sources, package)
+        version, hashes = source(options.sources, package)
         yield component(name, version, expression, f"pkg:deb/debian/{package}@{version}?arch=source",
-                        description="linked into the wheel and the static program")
+                        description="linked into the program", hashes=hashes)
     for package, (name, expression) in HEADERS.items():
         version = installed_version(package)
         yield component(name, version, expression, f"pkg:deb/debian/{package}@{version}",
@@ -68,10 +72,7 @@ def parts(options):
     for name, expression in RUNTIMES:
         yield component(name, f"zig {options.zig}", expression,
                         f"pkg:pypi/ziglang@{options.zig}#{name.replace('+', '%2B')}",
-                        description="linked into the static program" if name == "musl" else
-                        "linked into the wheel and the static program")
-    yield component("onednn", options.onednn, "Apache-2.0", f"pkg:pypi/onednn@{options.onednn}",
-                    scope="optional", description="not contained: loaded by verify where it is installed")
+                        description="linked into the program")
 
 
 def file_component(path):
@@ -104,7 +105,7 @@ def document(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    for option in ("--version", "--zig", "--onednn"):
+    for option in ("--version", "--zig"):
         parser.add_argument(option, required=True)
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("--sources", type=pathlib.Path, required=True)

@@ -12,6 +12,9 @@ in their order, in one and the same folder:
 
 Paths into the scratch folder are shown as if it were /models.
 
+With PREPACK_PYTHON, the examples use the package that is installed for that Python, and PREPACK_TOOL names the
+program that is installed: tests/packaging/released runs them so on the files of a release.
+
 `docs_test.py --update [PAGE...]` writes what the commands print into the documents.
 """
 
@@ -29,6 +32,7 @@ import doc_examples
 import harness
 from harness import CHECKPOINTS, ROOT, TOOL
 
+PYTHON = os.environ.get("PREPACK_PYTHON")  # none: this one, with the package of the sources
 PAGES = [p for p in doc_examples.documents() if p.name != "CHANGELOG.md"]
 
 # Names for readers, and the bundled checkpoints that stand in for them.
@@ -84,6 +88,7 @@ FOREIGN_OPTIONS = {
     "--runtime", "--expert-rows",
 }  # fmt: skip
 
+EXAMPLES = ("read_tensor", "onednn_consumer")  # programs of examples/, which no package brings
 PROGRAMS = {
     "prepack", "read_tensor", "onednn_consumer", "python", "python3", "cmake", "cpack", "ctest", "pip",
     "g++", "cd", "rm", "cp", "jq", "head", "git", "sbatch", "slurm_submit", "gnu_parallel.sh", "kubectl",
@@ -153,8 +158,15 @@ def bare(command):
     return re.sub(r"\s+(#.*)?$", "", command.text)
 
 
+def beside_tool(program):
+    return pathlib.Path(TOOL).with_name(program)
+
+
 def reason_not_run(command):
     text = bare(command)
+    program = text.split()[0]
+    if program in EXAMPLES and not beside_tool(program).exists():
+        return "nothing installs it"
     reasons = (why for why, patterns in NOT_RUN.items() for p in patterns if re.fullmatch(p, text))
     return next(reasons, None)
 
@@ -197,10 +209,11 @@ class Page:
         self.add_checkpoints()
 
     def add_programs(self):
-        for name in ("prepack", "read_tensor", "onednn_consumer"):
-            (self.programs / name).symlink_to(pathlib.Path(TOOL).with_name(name))
+        for name in ("prepack", *EXAMPLES):
+            if beside_tool(name).exists():
+                (self.programs / name).symlink_to(beside_tool(name))
         for name in ("python", "python3"):  # by a link, an environment would not be found
-            (self.programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+            (self.programs / name).write_text(f'#!/bin/sh\nexec "{PYTHON or sys.executable}" "$@"\n')
             (self.programs / name).chmod(0o755)
 
     def add_checkpoints(self):
@@ -229,7 +242,7 @@ class Page:
             env={
                 **{k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")},
                 "PATH": path, "HOME": str(self.scratch), "PYTHONDONTWRITEBYTECODE": "1",
-                "PYTHONPATH": str(ROOT / "integrations" / "python" / "src"),
+                "PYTHONPATH": "" if PYTHON else str(ROOT / "integrations" / "python" / "src"),
             },
         )
         self.code = result.returncode
@@ -269,7 +282,7 @@ def call_words(text):
 
 
 class Documents(harness.ToolTest):
-    @unittest.skipUnless(pathlib.Path(TOOL).with_name("prepack_onednn.so").exists(), "built without oneDNN")
+    @harness.needs_onednn
     @harness.not_with_sanitizers("other tests run the same commands")
     def test_commands_print_what_is_shown(self):
         for path in PAGES:

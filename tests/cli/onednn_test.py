@@ -82,7 +82,7 @@ class OneDnnForm(harness.ToolTest):
                     origin = module["onednn"]
                     jsonschema.validate(origin, {"$defs": schema["$defs"], **schema["$defs"]["onednn"]})
                     self.assertRegex(origin["version"], r"^3\.\d+\.\d+$")
-                    self.assertRegex(origin["hash"], "^[0-9a-f]{40}$")
+                    self.assertRegex(origin["hash"], "^([0-9a-f]{40}|N/A)$")  # none in a source package
                     self.assertEqual((origin["isa"], origin["probe_m"]), ("0x7", 128))
                     self.assertEqual(origin["implementation"].startswith("ref"), reference)
                 self.check_verified(out, source)
@@ -135,6 +135,18 @@ class OneDnnForm(harness.ToolTest):
             ["--onednn-form", "found --target vllm-cpu, expected --target onednn"],
             *("plan", DYNAMIC, "-t", "vllm-cpu", "--onednn-form", "plain"),
         )
+
+    @harness.needs_onednn
+    def test_slow_primitives_are_left_to_the_model(self):
+        """With AVX2, oneDNN has only its reference implementation for weights of 4 bits and activations of 8."""
+        out = self.convert(CHECKPOINTS / "ct-w4a8", "onednn")
+        report = json.loads(self.run_ok("verify", out, "--json", env=AS_AVX2).stdout)
+        notes = report["levels"]["gemm"]["notes"]
+        self.assertEqual(len(notes), len(report["modules"]))
+        for note in notes:
+            self.assertRegex(note["message"], r"^onednn [\d.]+: .* it has only its reference implementation")
+        for module in report["modules"]:
+            self.assertEqual(module["gemm"]["implementation"], "model of onednn/w4a8")
 
     @harness.needs_onednn_module
     def test_without_the_module_of_onednn(self):

@@ -53,8 +53,8 @@ class Wheel(installed.InstalledTest):
         )
 
     def check_extras(self, metadata):
-        onednn = re.search(r"^readonly onednn_version=(\S+)", (ROOT / "tools" / "setup").read_text(), re.MULTILINE)[1]
-        self.assertIn(f'Requires-Dist: onednn=={onednn}; extra == "gemm"', metadata.replace("'", '"'))
+        self.assertIn("Provides-Extra: gemm\n", metadata)  # what it brought is in the wheel
+        self.assertNotIn("onednn", metadata.split("\n\n")[0].lower())
         plugin = (ROOT / "integrations" / "vllm" / "pyproject.toml").read_text()
         version = re.search(r'^version = "(.*)"', plugin, re.MULTILINE)[1]
         self.assertRegex(metadata, rf"Requires-Dist: prepack-vllm>={re.escape(version)}; .*extra ==")

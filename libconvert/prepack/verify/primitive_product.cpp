@@ -17,7 +17,7 @@ namespace prepack {
 namespace {
 
 // oneDNN's reference implementation computes some 2^28 products per second; batches that would take
-// longer are left to the model.
+// longer are refused.
 constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
 
 // Why the primitive should not multiply so many rows although it could; empty if it should.
@@ -41,12 +41,17 @@ Status PrimitiveProduct::Multiply(const PackedOperands& operands) {
                             .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
                             .repack = options_.repack};
   // One product of all rows may still be described as one of few rows is.
-  bool at_once = !inputs_.slab();
+  bool reference = false;
   for (const InputBatch& batch : inputs_.batches()) {
     PREPACK_TRY_ASSIGN(info_, Describe(whole, RowsAtOnce(batch)));
-    at_once = at_once && !info_.is_reference;
+    reference = reference || info_.is_reference;
   }
-  at_once = at_once && inputs_.rows() <= kMaxOutputs / packed_.request().n;
+  if (reference && !options_.must_multiply) {
+    return Unsupported(options_.engine.name(),
+                       "for these weights and this CPU it has only its reference implementation, "
+                       "which is thousands of times slower, so the model of the kernel multiplied");
+  }
+  const bool at_once = !inputs_.slab() && !reference && inputs_.rows() <= kMaxOutputs / packed_.request().n;
   by_panels_ = at_once && options_.sampled && CanCopyPanels();
   if (!by_panels_) return at_once ? MultiplyAllRows(whole) : MultiplyByBatch(whole);
   of_batches_.resize(inputs_.batches().size());

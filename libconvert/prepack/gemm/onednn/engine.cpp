@@ -13,6 +13,7 @@
 #include "prepack/gemm/onednn/packed.h"
 #include "prepack/gemm/onednn/query.h"
 #include "prepack/gemm/onednn/repeated.h"
+#include "prepack/gemm/onednn/stream.h"
 
 namespace prepack {
 
@@ -41,7 +42,7 @@ constexpr std::string_view kOtherEngine = "--engine reference multiplies without
 
 class OneDnnEngine final : public GemmEngine {
  public:
-  OneDnnEngine() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+  OneDnnEngine() : engine_(dnnl::engine::kind::cpu, 0), stream_(MakeStream(engine_)) {}
 
   std::string name() const override {
     const dnnl_version_t* version = dnnl_version();

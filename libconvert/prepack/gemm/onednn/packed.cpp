@@ -1,4 +1,4 @@
-// How each layout is given to the primitive (oneDNN 3.8 or newer):
+// How each layout is given to the primitive (oneDNN 3.7 or newer):
 //
 //   w4a16  x bf16, weights s4 or u4 [K, N] `ab` with scales and u4 zero points [G, N] as packed,
 //          fpmath_mode bf16 for integers. A CPU for which oneDNN has no such kernel, or only its

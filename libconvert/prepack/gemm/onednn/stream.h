@@ -1,0 +1,17 @@
+#ifndef PREPACK_GEMM_ONEDNN_STREAM_H_
+#define PREPACK_GEMM_ONEDNN_STREAM_H_
+
+#include <dnnl.hpp>
+
+namespace prepack {
+
+// Part of what calls oneDNN: see gemm/onednn/engine.h.
+
+// What oneDNN's primitives run on: threads of its own or, where it is built to be given some
+// (DNNL_RUNTIME_THREADPOOL), one of ours for each CPU that the process could run on at the first
+// call. Those wait for work until the process ends. Throws what oneDNN throws.
+dnnl::stream MakeStream(const dnnl::engine& engine);
+
+}  // namespace prepack
+
+#endif  // PREPACK_GEMM_ONEDNN_STREAM_H_

@@ -1,5 +1,6 @@
 prepack_add_tests(check
   baseline_test.cpp
+  cache_scales_test.cpp
   damage_test.cpp
   data_test.cpp
   experts_test.cpp

@@ -164,6 +164,33 @@ class Check(harness.ToolTest):
         report = self.check(0, layers(1, "model.layers.0.mlp.up_proj"), "--headers")
         self.assertEqual([f["id"] for f in report["findings"]], ["module-partner-missing"])
 
+    def test_an_index_of_other_shards(self):
+        folder = self.copy_checkpoint()
+        index = folder / "model.safetensors.index.json"
+        index.write_text(json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}}))
+        (finding,) = self.check(0, folder)["findings"]
+        self.assertEqual((finding["id"], finding["severity"]), ("index-stale", "warning"))
+        out = self.convert(folder, "vllm-cpu")
+        self.assertFalse((out / index.name).exists())
+        self.run_ok("verify", out)
+
+    def test_scales_of_caches(self):
+        """Parts together say what one run says."""
+
+        def zero(tensors):
+            for name in ("k_scale", "v_scale"):
+                tensors[f"model.layers.0.self_attn.{name}"] = ("BF16", [1], bytes(2))
+
+        folder = self.damaged(zero)
+        report = self.check(1, folder)
+        self.assertEqual([finding["id"] for finding in report["findings"]],
+                         ["cache-scale-bad", "cache-scale-bad", "cache-undeclared"])
+        self.assertEqual([f["id"] for f in self.check(0, folder, "--headers")["findings"]], ["cache-undeclared"])
+        for part in ("1/2", "2/2"):
+            self.run_ok("check", folder, "--part", part, "--report", self.scratch / f"{part[0]}.json", "-q")
+        merged = self.run_tool("check", folder, "--merge", self.scratch / "1.json", self.scratch / "2.json", "--json")
+        self.assertEqual(merged.stdout, self.run_tool("check", folder, "--json").stdout)
+
     def test_values_that_are_not_quantized(self):
         name = "model.layers.0.input_layernorm.weight"
 

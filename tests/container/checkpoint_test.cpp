@@ -358,6 +358,31 @@ TEST_CASE("weights in other files are refused by name") {
   CHECK(status.id() == "container-unsupported");
 }
 
+TEST_CASE("an index of other shards is left out beside one whole model.safetensors") {
+  Sample sample;
+  sample.Remove("1.safetensors");
+  sample.Remove("2.safetensors");
+  sample.Put("model.safetensors", Shard({"a", "b", "z"}));
+  const Checkpoint checkpoint = Value(sample.Open());
+  CHECK(checkpoint.stale_index() == kIndex);
+  CHECK(checkpoint.tensors().size() == 3);
+  CHECK(checkpoint.side_files().empty());
+
+  SECTION("not if the index names the file") {
+    sample.PutMap(R"({"a":"model.safetensors","b":"model.safetensors"})");
+    sample.CheckMalformed("tensor z: the tensor is not in the index");
+  }
+  SECTION("not if one of its shards is there: loaders would read different weights") {
+    sample.Put("1.safetensors", Shard({"c"}));
+    sample.CheckMalformed("/2.safetensors: the shard is missing");
+  }
+  SECTION("not if the file has another name, which no loader asks for first") {
+    sample.Remove("model.safetensors");
+    sample.Put("other.safetensors", Shard({"a"}));
+    sample.CheckMalformed("/1.safetensors: the shard is missing");
+  }
+}
+
 TEST_CASE("index and shards must agree") {
   Sample sample;
   SECTION("a shard is missing") {

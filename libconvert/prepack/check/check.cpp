@@ -113,6 +113,22 @@ Status CheckTied(const CheckOptions& options, const Checkpoint& checkpoint,
   return {};
 }
 
+// One part looks at all of them.
+Status CheckCaches(const CheckOptions& options, const Checkpoint& checkpoint,
+                   Measurements& measured, CheckReport& report) {
+  if (options.headers_only) return CheckCacheScales(checkpoint, false, report.findings);
+  const auto look = [&]() -> Result<std::vector<Finding>> {
+    std::vector<Finding> findings;
+    PREPACK_TRY(CheckCacheScales(checkpoint, true, findings));
+    return findings;
+  };
+  PREPACK_TRY_ASSIGN(std::vector<Finding> findings,
+                     measured.Of<std::vector<Finding>>(
+                         {.kind = "caches", .name = "scales", .unit = "scales of caches"}, look));
+  std::ranges::move(findings, std::back_inserter(report.findings));
+  return {};
+}
+
 Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
                    const Checkpoint* baseline, Measurements& measured, Progress& progress,
                    CheckReport& report) {
@@ -145,6 +161,7 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
     NoteStructure(error, std::move(finding), report);
   }
   CutIntoParts(checkpoint, *model, measured);
+  PREPACK_TRY(CheckCaches(options, checkpoint, measured, report));
   Status status = CheckTied(options, checkpoint, *model, measured, report);
   if (!status.ok() || options.headers_only) return status;
   DataCheck data(checkpoint, *model, baseline, options.accepted, measured, report);

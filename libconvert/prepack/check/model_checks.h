@@ -85,6 +85,16 @@ std::string ShowMissing(const MissingNumbers& missing);
 // Appends to `findings`.
 void CheckMissingModules(const Checkpoint& checkpoint, std::vector<Finding>& findings);
 
+// The scales of the key and value caches: bad values, layers without them, and whether the config
+// says that caches are quantized.
+
+// In real models, scales of one role differ by a factor of some ten between layers.
+inline constexpr double kPeerCacheScale = 1000;
+
+// Appends to `findings`. `read_data`: looks at the values, too.
+Status CheckCacheScales(const Checkpoint& checkpoint, bool read_data,
+                        std::vector<Finding>& findings);
+
 // The hidden channels of a model, by everything that a layer stores about them. Modules that read
 // the hidden state (q, k, v, gate, up), the norms before and after them, and the embedding have
 // strong and weak channels. Two of them may have little in common, so channel_orders.h, which

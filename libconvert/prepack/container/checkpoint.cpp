@@ -74,6 +74,7 @@ constexpr std::array<std::string_view, 5> kSideConfigs = {
     "quantize_config.json"};
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr std::string_view kWholeModelName = "model.safetensors";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";
 // The prefix of the files in Mistral's own copy of a model.
 constexpr std::string_view kConsolidated = "consolidated";
@@ -272,6 +273,13 @@ Result<WeightMap> ReadIndex(const fs::path& path) {
   return weight_map;
 }
 
+// Does the index name none of the files, which are one whole model? Loaders that ask for that file
+// first never look at the index.
+bool IsOfOtherShards(const WeightMap& weight_map, const std::vector<std::string>& present) {
+  return present.size() == 1 && present[0] == kWholeModelName &&
+         std::ranges::find(weight_map.shards, kWholeModelName) == weight_map.shards.end();
+}
+
 // The shards of the index must be those of the folder.
 Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
                    const std::vector<std::string>& present) {
@@ -419,7 +427,7 @@ Status Checkpoint::OpenFolder() {
   const bool has_copy = HasOwnShards(listing);
   if (has_copy) LeaveOutConsolidated(listing.indexes, {}, listing.left_out);
   // An index may use any names for its shards.
-  const bool has_index = listing.indexes.size() == 1;
+  bool has_index = listing.indexes.size() == 1;
   const fs::path index_path = has_index ? path_ / listing.indexes.front() : fs::path();
   WeightMap weight_map;
   if (has_index && !listing.shards.empty()) {
@@ -431,6 +439,10 @@ Status Checkpoint::OpenFolder() {
                          listing.left_out);
   }
   PREPACK_TRY(CheckNumberOfFiles(path_, listing));
+  if (has_index && IsOfOtherShards(weight_map, listing.shards)) {
+    has_index = false;
+    stale_index_ = listing.indexes.front();
+  }
   side_files_ = std::move(listing.side_files);
   left_out_ = std::move(listing.left_out);
 

@@ -35,7 +35,9 @@ Status CheckSourceLinks(const std::filesystem::path& source,
 // that the index names must be in the shard it names, a tensor in a shard must be in the index,
 // no tensor in two shards, shards present, shard names plain file names); *.safetensors files in
 // the folder that the index does not know are an error too, because loaders disagree about them.
-// A missing tensor, a tensor in two shards and a stale index are errors, never warnings.
+// A missing tensor, a tensor in two shards and a stale index are errors, never warnings; but an index
+// that names none of the files of a folder with one whole model.safetensors is left out, as loaders
+// do that ask for that file first.
 //
 // Mistral publishes its models twice in one folder: as Hugging Face's shards, and under its own
 // names as consolidated*.safetensors. The former are read, and the latter are left out.
@@ -85,6 +87,8 @@ class Checkpoint {
   // weights in other formats and their indexes, and subfolders, whose names end in '/'. Hidden ones
   // are left out.
   const std::vector<std::string>& left_out() const { return left_out_; }
+  // The index that was left out because it names other files; empty if there is none.
+  const std::string& stale_index() const { return stale_index_; }
   // Size of all tensors.
   uint64_t total_bytes() const;
 
@@ -113,6 +117,7 @@ class Checkpoint {
   std::vector<StoredTensor> tensors_;
   std::vector<std::string> side_files_;
   std::vector<std::string> left_out_;
+  std::string stale_index_;
 };
 
 }  // namespace prepack

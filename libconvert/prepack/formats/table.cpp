@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -49,6 +51,13 @@ void ReportSecondCopies(const Checkpoint& checkpoint, FindingTally& findings) {
     findings.Add("weights-second-copy", name,
                  "the model once more, under Mistral's own names; the other files were read");
   }
+}
+
+void ReportStaleIndex(const Checkpoint& checkpoint, FindingTally& findings) {
+  if (checkpoint.stale_index().empty()) return;
+  findings.Add(
+      "index-stale", checkpoint.stale_index(),
+      fmt::format("it names other files than {}, which was read", checkpoint.files().front().name));
 }
 
 // The reader whose format the checkpoint declares.
@@ -112,6 +121,7 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
     PREPACK_TRY(CheckConfigKeys(config, findings));
   }
   ReportSecondCopies(checkpoint, findings);
+  ReportStaleIndex(checkpoint, findings);
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   QuantizedModel model;
   model.format = configs.front().method;

@@ -14,6 +14,7 @@
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/packed/folder.h"
+#include "prepack/verify/second/decoder.h"
 
 namespace prepack {
 

@@ -1,0 +1,235 @@
+// The scales of the key and value caches, in the names of all writers:
+//
+//     self_attn.k_scale, .v_scale              compressed-tensors: per tensor, or one per head
+//     self_attn.k_proj.k_scale, v_proj.v_scale ModelOpt; qkv_proj.k_scale where they are merged
+//     self_attn.k_proj.output_scale            Quark, and early compressed-tensors
+//     self_attn.kv_scale, qkv_proj.output_scale   one for keys and values
+//
+// What becomes of them mirrors vLLM 0.32, model_executor/layers/quantization/kv_cache.py: a scale
+// that is not there is 1.0, as is a negative one, and zero or NaN stop it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/check/judgement.h"
+#include "prepack/check/model_checks.h"
+#include "prepack/container/json_fields.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/stored_linear.h"
+#include "prepack/model/module_name.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kMostHeads = 4096;  // of one scale
+
+struct CacheScale {
+  const StoredTensor* tensor = nullptr;
+  bool keys = false;
+  bool values = false;
+};
+
+// Which caches the scale is for: by its own name, or by that of the projection whose output it
+// scales.
+std::optional<CacheScale> AsCacheScale(const StoredTensor& tensor) {
+  const std::string_view name = LastPart(tensor.name);
+  const std::string_view module = LastPart(ModuleOf(tensor.name));
+  CacheScale scale{.tensor = &tensor};
+  if (name == "k_scale" || name == "v_scale" || name == "kv_scale") {
+    scale.keys = name != "v_scale";
+    scale.values = name != "k_scale";
+  } else if (name == "output_scale") {
+    scale.keys = module == "k_proj" || module == "qkv_proj";
+    scale.values = module == "v_proj" || module == "qkv_proj";
+  }
+  if (!scale.keys && !scale.values) return std::nullopt;
+  return scale;
+}
+
+// The attention that a tensor is in: "self_attn" of "self_attn.k_proj.weight".
+std::string_view AttentionOf(std::string_view below) {
+  const std::string_view module = ModuleOf(below);
+  const std::string_view last = LastPart(module);
+  return last.ends_with("_proj") && last != module ? ModuleOf(module) : module;
+}
+
+// Quark's older way: a rule for the projection of the keys, which quantizes its outputs.
+bool QuantizesKeys(const Json& config) {
+  const Json* rules = JsonMember(config, "layer_quant_config");
+  if (rules == nullptr || !rules->is_object()) return false;
+  return std::ranges::any_of(rules->items(), [](const auto& rule) {
+    return rule.key().ends_with("k_proj") && rule.value().is_object() &&
+           JsonMember(rule.value(), "output_tensors") != nullptr;
+  });
+}
+
+// What declares that caches are quantized, and with stored scales; empty: nothing does.
+std::string DeclaredIn(const std::string& where, const Json& config) {
+  const Json* scheme = JsonMember(config, "kv_cache_scheme");
+  if (scheme != nullptr && scheme->is_object()) {
+    const Json* dynamic = JsonMember(*scheme, "dynamic");
+    const bool computed = dynamic != nullptr && dynamic->is_boolean() && dynamic->get<bool>();
+    return computed ? "" : where + ".kv_cache_scheme";
+  }
+  if (scheme != nullptr && scheme->is_string()) return where + ".kv_cache_scheme";
+  const Json* algorithm = JsonMember(config, "kv_cache_quant_algo");
+  if (algorithm != nullptr && algorithm->is_string()) return where + ".kv_cache_quant_algo";
+  const Json* layers = JsonMember(config, "kv_cache_quant_config");
+  if (layers != nullptr && layers->is_object() && !layers->empty()) {
+    return where + ".kv_cache_quant_config";
+  }
+  return QuantizesKeys(config) ? where + ".layer_quant_config" : "";
+}
+
+std::string FindDeclaration(const std::vector<QuantizationConfig>& configs) {
+  for (const QuantizationConfig& config : configs) {
+    if (std::string found = DeclaredIn(config.where, *config.fields); !found.empty()) return found;
+  }
+  return "";
+}
+
+// Layers of one list, by the attention in them.
+using Layers = std::map<std::pair<std::string_view, std::string_view>, std::set<uint64_t>>;
+
+class CacheScales {
+ public:
+  CacheScales(const Checkpoint& checkpoint, std::vector<Finding>& findings)
+      : checkpoint_(checkpoint), findings_(findings) {
+    for (const StoredTensor& tensor : checkpoint.tensors()) {
+      const auto layer = ParseLayerName(tensor.name);
+      if (!layer || IsExpert(ModuleOf(tensor.name))) continue;
+      const std::pair place(layer->list, AttentionOf(layer->below));
+      if (const auto scale = AsCacheScale(tensor)) {
+        scales_.push_back(*scale);
+        if (scale->keys) keys_[place].insert(layer->index);
+        if (scale->values) values_[place].insert(layer->index);
+      }
+      const std::string_view projection = LastPart(ModuleOf(tensor.name));
+      if (projection == "k_proj" || projection == "qkv_proj") cached_[place].insert(layer->index);
+    }
+  }
+
+  bool empty() const { return scales_.empty(); }
+
+  void CheckPresence(const std::string& declared) {
+    if (scales_.empty() && !declared.empty() && !cached_.empty()) {
+      findings_.push_back(MakeFinding("cache-scale-missing", declared,
+                                      "the caches of keys and values are to be quantized, but no "
+                                      "layer has a scale for them"));
+    }
+    if (!scales_.empty() && declared.empty()) {
+      findings_.push_back(
+          MakeFinding("cache-undeclared", scales_.front().tensor->name,
+                      fmt::format("{} scales for the caches of keys and values are stored, but the "
+                                  "config does not say that they are quantized",
+                                  scales_.size())));
+    }
+    CheckLayers("keys", keys_);
+    CheckLayers("values", values_);
+  }
+
+  Status CheckValues() {
+    std::map<std::string, std::vector<double>> peers;  // by role
+    for (const CacheScale& scale : scales_) {
+      PREPACK_TRY_ASSIGN(const std::optional<double> largest, CheckValuesOf(*scale.tensor));
+      if (largest) peers[RoleOf(scale.tensor->name)].push_back(*largest);
+      largest_.push_back(largest);
+    }
+    for (auto& [role, values] : peers) std::ranges::sort(values);
+    for (size_t i = 0; i < scales_.size(); ++i) {
+      if (largest_[i]) CheckPeers(*scales_[i].tensor, *largest_[i], peers);
+    }
+    return {};
+  }
+
+ private:
+  void CheckLayers(std::string_view what, const Layers& having) {
+    for (const auto& [place, layers] : having) {
+      const auto all = cached_.find(place);
+      if (all == cached_.end()) continue;
+      std::vector<uint64_t> lacking;
+      std::ranges::set_difference(all->second, layers, std::back_inserter(lacking));
+      if (lacking.empty()) continue;
+      const MissingNumbers missing{
+          .count = lacking.size(),
+          .first = {lacking.begin(), lacking.begin() + static_cast<std::ptrdiff_t>(
+                                                           std::min<size_t>(lacking.size(), 5))}};
+      findings_.push_back(
+          MakeFinding("cache-scale-missing",
+                      fmt::format("{}.{}.{}", place.first, lacking.front(), place.second),
+                      fmt::format("no scale for the cache of {} in {} of {} layers: {}", what,
+                                  missing.count, all->second.size(), ShowMissing(missing))));
+    }
+  }
+
+  // The largest, if all are sound.
+  Result<std::optional<double>> CheckValuesOf(const StoredTensor& tensor) {
+    uint64_t count = 1;
+    for (const uint64_t dimension : tensor.shape) count *= std::min(dimension, kMostHeads + 1);
+    const bool is_float =
+        tensor.dtype == DType::kF32 || tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16;
+    if (!is_float || count == 0 || count > kMostHeads) {
+      findings_.push_back(MakeFinding(
+          "cache-scale-bad", tensor.name,
+          fmt::format("not a scale of a cache (found {} {}, expected a float for the layer or for "
+                      "each head)",
+                      DTypeName(tensor.dtype), ShowShape(tensor.shape))));
+      return std::optional<double>();
+    }
+    std::vector<float> values(count);
+    PREPACK_TRY(ReadFloats(checkpoint_, tensor, 0, values));
+    const auto bad =
+        std::ranges::find_if(values, [](float v) { return !(v > 0) || std::isinf(v); });
+    if (bad == values.end()) return std::optional<double>(std::ranges::max(values));
+    const std::string of_head = count == 1 ? "" : fmt::format(" of head {}", bad - values.begin());
+    findings_.push_back(MakeFinding(
+        "cache-scale-bad", tensor.name,
+        fmt::format("the scale{} of a cache is {}, expected a positive number", of_head, *bad)));
+    return std::optional<double>();
+  }
+
+  void CheckPeers(const StoredTensor& tensor, double value,
+                  const std::map<std::string, std::vector<double>>& peers) {
+    const std::vector<double>& values = peers.at(RoleOf(tensor.name));
+    if (values.size() < kMinSizePeers) return;
+    const double median = values[values.size() / 2];
+    if (value < median * kPeerCacheScale && value * kPeerCacheScale > median) return;
+    findings_.push_back(MakeFinding(
+        "cache-scale-bad", tensor.name,
+        fmt::format("the scale of a cache is {:.3g}, but the median of its {} peers is {:.3g}",
+                    value, values.size(), median)));
+  }
+
+  const Checkpoint& checkpoint_;
+  std::vector<Finding>& findings_;
+  std::vector<CacheScale> scales_;
+  std::vector<std::optional<double>> largest_;  // of scales_
+  Layers keys_;
+  Layers values_;
+  Layers cached_;  // those with a projection of keys
+};
+
+}  // namespace
+
+Status CheckCacheScales(const Checkpoint& checkpoint, bool read_data,
+                        std::vector<Finding>& findings) {
+  CacheScales scales(checkpoint, findings);
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
+                     FindQuantizationConfigs(checkpoint));
+  scales.CheckPresence(FindDeclaration(configs));
+  return read_data ? scales.CheckValues() : Status();
+}
+
+}  // namespace prepack

@@ -174,6 +174,18 @@ class Check(harness.ToolTest):
         self.assertFalse((out / index.name).exists())
         self.run_ok("verify", out)
 
+    def test_weights_that_are_not_read_have_no_other_finding(self):
+        """What lies in them has whatever shape, which config.json says nothing about."""
+        folder = self.copy_checkpoint("quark-uint4")
+        sound = (folder / "config.json").read_text()
+        for dtype, name in (("int3", "int3 per_group"), ("mx6", "OCP MX (mx6)")):
+            (folder / "config.json").write_text(sound.replace('"uint4"', f'"{dtype}"'))
+            report = self.check(5, folder)
+            self.assertEqual(len(report["findings"]), 7)
+            for finding in report["findings"]:
+                self.assertEqual(finding["id"], "scheme-unsupported")
+                self.assertIn(f"Quark's {name} weights are not supported", finding["message"])
+
     def test_scales_of_caches(self):
         """Parts together say what one run says."""
 

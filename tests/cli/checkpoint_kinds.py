@@ -4,23 +4,25 @@ import re
 import textwrap
 
 KINDS = [
-    ("GPTQ, AWQ, AutoRound or compressed-tensors: 4 bits, symmetric", [
+    ("GPTQ, AWQ, AutoRound, compressed-tensors or Quark: 4 bits, symmetric", [
         "ar-gptq-w4-sym", "ar-w4-sym-g128", "ct-gptq-static-act-g128", "ct-smollm2-w4a16-gptq-g64",
         "ct-spinquant-r1r2", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym",
         "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-sym-g128"]),
     ("the same, asymmetric", [
         "ar-arawq-w4-asym", "ar-awq-w4-asym", "ar-gptq-w4-asym", "ar-model-free-w4-asym",
         "ar-old-model-free-w4-asym", "awq-gemm-g128", "awq-gemv-g128", "awq-gemvfast-g128", "ct-old-asym-g128",
-        "ct-w4a16-g32-asym", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2"]),
+        "ct-w4a16-g32-asym", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2", "quark-uint4"]),
     ("4 bits with activation order (`g_idx`)", ["ct-old-actorder-group-g128", "gptqmodel-w4-actorder-g128"]),
     ("4 bits with groups of different sizes", ["ct-nested-moe"]),
+    ("the same, some asymmetric", ["quark-int4-order"]),
     ("2, 3 or 8 bits, or some modules with 8", [
         "ar-gptq-w4-sym-patterns", "ar-w2-sym", "ar-w3-sym", "ar-w4-sym-mixed", "ar-w4-sym-patterns", "ar-w8-sym",
         "ct-smollm2-w8a16-g64", "ct-w8a16-g128-sym", "gptqmodel-dynamic", "gptqmodel-lm-head", "gptqmodel-w3-sym",
         "gptqmodel-w8-sym"]),
     ("GPT-2 (Conv1D), 8 bits", ["gptqmodel-gpt2-w8"]),
     ("4 bits, int8 activations", ["ct-w4a8"]),
-    ("int8, int8 activations", ["ct-int8-moe", "ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static"]),
+    ("int8, int8 activations", [
+        "ct-int8-moe", "ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static", "quark-int8", "quark-int8-dynamic"]),
     ("int8 and 4 bits, some with int8 activations", ["ct-mixed"]),
     ("FP8 in blocks, FP8 activations", [
         "ct-fp8-block", "fp8-fused-experts", "fp8-fused-experts-transposed", "fp8-minimax-fmt", "fp8-ue8m0",
@@ -40,6 +42,8 @@ KINDS = [
     ("MXFP4", ["ct-mxfp4", "quark-mxfp4"]),
     ("MXFP4, experts of gpt-oss", ["gpt-oss-mxfp4"]),
     ("MXFP4 and FP8", ["quark-mixed"]),
+    ("4 bits and FP8", ["quark-fp8-int4"]),
+    ("4 and 8 bits, some asymmetric: Quark", ["quark-integers"]),
     ("FP4 experts, the rest FP8: DeepSeek V4", ["fp8-deepseek-v4"]),
     ("NVFP4: compressed-tensors", ["ct-nvfp4", "ct-nvfp4a16"]),
     ("NVFP4: ModelOpt", ["modelopt-nvfp4"]),

@@ -126,7 +126,7 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
        "AWQ is defined for 4 bits (found 8 bits"},
       {"symmetric with other zero points", ArAwq,
        [](Stored t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x98}; }, kMalformed,
-       "zero-point-not-symmetric", "but the zero points are not all 8"},
+       "zero-point-not-symmetric", "zero points are symmetric, but they are not all 8"},
       {"symmetric in GPTQ tensors, with other zero points", ArGptq,
        [](Stored t) { t.At(kArModule + ".qzeros").bytes[5] = std::byte{0x78}; }, kMalformed,
        "zero-point-not-symmetric", "its zero points vary (found 8 at channel 10, group 0; 7 to 8"},

@@ -211,7 +211,8 @@ TEST_CASE("AWQ numbers that are broken are refused") {
       {"symmetric with other zero points", SymmetricGemm,
        [](Stored t) { AwqPart(t, "qzeros").bytes[1] = std::byte{0x83}; }, kMalformed,
        "zero-point-not-symmetric",
-       "the config says zero_point false, but the zero points are not all 8 (found 3 at channel 4, "
+       "the config says that zero points are symmetric, but they are not all 8 (found 3 at channel "
+       "4, "
        "group 0; 3 to 8 in these rows"},
       {"padding scales of gemv", Gemv, [](Stored t) { PutHalf(t, "scales", 16 * 2 + 7, 0x3C00); },
        kMalformed, "awq-padding",

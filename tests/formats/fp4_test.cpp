@@ -431,7 +431,9 @@ TEST_CASE("what is wrong with FP4 of ModelOpt and Quark is said") {
        [](T t) {
          t.config["quantization_config"]["global_quant_config"]["weight"][0]["group_size"] = 32;
        },
-       kUnsupported, "scheme-unsupported", "Quark's NVFP4 weights are not supported"},
+       kUnsupported, "scheme-unsupported",
+       "Quark's twice quantized (fp4 per_group, then scales in fp8_e4m3 per_tensor) weights are "
+       "not supported"},
       {"a step that is none", QuarkNvfp4,
        [](T t) { t.config["quantization_config"]["global_quant_config"]["weight"][1] = 1; },
        kMalformed, "config-field-invalid", "global_quant_config.weight"},

@@ -8,6 +8,7 @@
 #include "formats/defects.h"
 #include "formats/fp8_example.h"
 #include "formats/read_helpers.h"
+#include "formats/truth.h"
 #include "prepack/formats/readers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -132,7 +133,8 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
          QuarkWeightOf(t) = {{"dtype", "fp4"}, {"qscheme", "per_group"}, {"scale_format", "e8m0"}};
        },
        unsupported, "scheme-unsupported",
-       "mlp.up_proj: Quark's MXFP4 weights are not supported (found weight F8_E4M3 [3, 5]"},
+       "mlp.up_proj: Quark's MXFP4 weights are not supported (expected int4, uint4, int8 or uint8; "
+       "fp8_e4m3 per_tensor or per_channel; MXFP4 or NVFP4)"},
       {"AMDFP4", QuarkFp8,
        [](T t) {
          QuarkWeightOf(t) = {{"dtype", "fp4"}, {"qscheme", "per_group"}, {"scale_format", "e5m3"}};
@@ -143,12 +145,14 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
        [](T t) {
          QuarkWeightOf(t) = Json::array({{{"dtype", "fp4"}}, {{"dtype", "fp8_e4m3"}}});
        },
-       unsupported, "scheme-unsupported", "Quark's NVFP4 weights are not supported"},
+       unsupported, "scheme-unsupported",
+       "Quark's twice quantized (fp4, then fp8_e4m3) weights are not supported"},
       {"int4 of FP8", QuarkFp8,
        [](T t) {
          QuarkWeightOf(t) = Json::array({{{"dtype", "fp8_e4m3"}}, {{"dtype", "int4"}}});
        },
-       unsupported, "scheme-unsupported", "Quark's two-step weights are not supported"},
+       unsupported, "scheme-unsupported",
+       "Quark's twice quantized (fp8_e4m3, then int4) weights are not supported"},
       {"MXFP6", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "fp6_e2m3"; }, unsupported,
        "scheme-unsupported", "Quark's MXFP6 weights are not supported"},
       {"MXFP8", QuarkFp8,
@@ -157,8 +161,15 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
          QuarkWeightOf(t)["scale_format"] = "e8m0";
        },
        unsupported, "scheme-unsupported", "Quark's MXFP8 weights are not supported"},
-      {"integers", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "int8"; }, unsupported,
-       "scheme-unsupported", "Quark's int8 per_tensor weights are not supported"},
+      {"integers of 3 bits", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "int3"; }, unsupported,
+       "scheme-unsupported", "Quark's int3 per_tensor weights are not supported"},
+      {"MX6", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "mx6"; }, unsupported,
+       "scheme-unsupported", "Quark's OCP MX (mx6) weights are not supported"},
+      {"integers with activations in FP8", QuarkFp8,
+       [](T t) { QuarkWeightOf(t)["dtype"] = "int8"; }, unsupported, "scheme-unsupported",
+       "input_tensors: activations of this kind are not supported with integer weights (found "
+       "fp8_e4m3 per_tensor, static, expected int8 per_tensor, or dynamic per_channel with ch_axis "
+       "1)"},
       {"channels that are inputs", QuarkChannels, [](T t) { QuarkWeightOf(t)["ch_axis"] = 1; },
        unsupported, "scheme-unsupported", "Quark's fp8_e4m3 per_channel weights are not supported"},
       {"activations that are not read", QuarkFp8, [](T t) { QuarkInputOf(t)["dtype"] = "int8"; },
@@ -233,6 +244,32 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
        malformed, "tensor-shape", "the shape of the scales contradicts the weight (found [5, 1]"},
   };
   CheckDefects(defects);
+}
+
+TEST_CASE("Quark's integers dequantize to the truth, to the bit") {
+  CheckTruth("quark-uint4", "quark", 7, "w4a16 group 32 asymmetric");
+  CheckTruth("quark-int4-order", "quark", 7);
+  CheckTruth("quark-int8-dynamic", "quark", 7, "w8a8 channel symmetric");
+  const OpenedModel fixed = CheckTruth("quark-int8", "quark", 7, "w8a8 tensor symmetric");
+  CHECK(fixed.model.modules.front()->input().has_value());
+  CHECK(fixed.model.findings.empty());
+  const OpenedModel all = CheckTruth("quark-integers", "quark", 7);
+  const std::vector<std::pair<std::string, std::string>> schemes = {
+      {"self_attn.q_proj", "w4a16 channel symmetric"},
+      {"self_attn.k_proj", "w8a16 channel asymmetric"},
+      {"self_attn.v_proj", "w8a16 group 32 symmetric"},
+      {"self_attn.o_proj", "w8a16 channel asymmetric"},
+      {"mlp.gate_proj", "w8a16 channel asymmetric"},
+      {"mlp.up_proj", "w4a16 channel asymmetric"},
+      {"mlp.down_proj", "w8a16 group 64 asymmetric"}};
+  for (const auto& [module, scheme] : schemes) {
+    CHECK(DescribeScheme(all.Module("model.layers.0." + module).scheme()) == scheme);
+  }
+  const OpenedModel mixed = CheckTruth("quark-fp8-int4", "quark", 7);
+  CHECK(DescribeScheme(mixed.Module("model.layers.0.mlp.up_proj").scheme()) ==
+        "w4a16 group 32 symmetric");
+  CHECK(DescribeScheme(mixed.Module("model.layers.0.self_attn.q_proj").scheme()) ==
+        "wfp8afp8 tensor");
 }
 
 }  // namespace

@@ -179,7 +179,9 @@ void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model
   }
   constexpr std::string_view kWeight = ".weight";
   for (const StoredTensor& tensor : checkpoint.tensors()) {
+    // The codes of a module that is not read may have any shape.
     if (!tensor.name.ends_with(kWeight) || tensor.shape.size() != 2) continue;
+    if (!IsPlainFloat(tensor.dtype)) continue;
     const auto module =
         std::string_view(tensor.name).substr(0, tensor.name.size() - kWeight.size());
     if (model.Find(module) == nullptr) checker.Check(module, tensor.shape[0], tensor.shape[1]);

@@ -72,8 +72,16 @@ void JudgeZeroPoints(const std::string& where, const Scheme& scheme,
   judge(statistics.high_zero_points, (1U << scheme.bits) - 1);
 }
 
-void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleStatistics& statistics,
+// Are those of the first two channels one and the same in the source?
+bool SharesScales(const QuantizedLinear& linear) {
+  const SourcePlaces* places = linear.places();
+  return places != nullptr && linear.n() > 1 &&
+         std::ranges::equal(places->WhereScale(0, 0), places->WhereScale(1, 0));
+}
+
+void JudgeScales(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
+  const std::string& where = linear.module();
   const auto add = [&](FindingId id, uint64_t count, std::string_view what) {
     if (count == 0) return;
     findings.push_back(
@@ -90,7 +98,8 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
   add("scale-outside-f16", statistics.scales_outside_f16, "become infinite or zero in f16");
   add("scale-negative", statistics.negative_scales, "are negative");
   // Scales that channels share are counted for each of them.
-  if (statistics.scales / scheme.scale_rows >= kMinGroups && statistics.ScalesAllEqual()) {
+  if (statistics.scales / linear.scheme().scale_rows >= kMinGroups && statistics.ScalesAllEqual() &&
+      !SharesScales(linear)) {
     findings.push_back(MakeFinding(
         "scale-constant", where,
         fmt::format("all {} scales are {:g}", statistics.scales, statistics.max_scale)));
@@ -186,7 +195,7 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
   JudgeCodes(where, scheme, statistics, findings);
   const bool explained = findings.size() != before;
   JudgeZeroPoints(where, scheme, statistics, findings);
-  JudgeScales(where, scheme, statistics, findings);
+  JudgeScales(linear, statistics, findings);
   // If everything is wrong, do not report every part as well.
   if (!explained) {
     JudgeWindows(where, scheme, statistics, findings);

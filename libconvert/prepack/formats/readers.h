@@ -137,15 +137,15 @@ namespace modelopt {
 Status Read(const ReadContext& context, QuantizedModel& model);
 }
 
-// Checkpoints of AMD's Quark in FP8, MXFP4 and NVFP4 (mirrors amd-quark 0.13, torch/export, and
-// vLLM 0.33, layers/quantization/quark/).
+// Checkpoints of AMD's Quark in FP8, MXFP4, NVFP4 and integers (mirrors amd-quark 0.13,
+// torch/export, and vLLM 0.33, layers/quantization/quark/).
 //
 //     MODULE.weight        F8_E4M3 [N, K]
 //     MODULE.weight_scale  BF16, F16 or F32, multiplies: [] per_tensor, or [N] per_channel
 //     MODULE.input_scale   [], where activations are static
 //
-// MXFP4 and NVFP4 are stored as fp4/module.h says. AMDFP4 has the same tensors as MXFP4 and means
-// other numbers.
+// MXFP4 and NVFP4 are stored as fp4/module.h says, integers as quark/integers.h does. AMDFP4 has
+// the same tensors as MXFP4 and means other numbers.
 //
 // The specification of a module is that of the first pattern of layer_quant_config which matches
 // its name, else that of its class, else the global one. output_scale, of the key-value cache,

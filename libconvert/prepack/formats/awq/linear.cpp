@@ -27,6 +27,8 @@ Linear::Linear(const Checkpoint& checkpoint, const ModuleParts& parts)
   AddSource(*tensors_.qweight);
   AddSource(*tensors_.scales);
   if (tensors_.qzeros != nullptr) AddSource(*tensors_.qzeros);
+  for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor);
+  input_ = parts.input;
 }
 
 Status Linear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const {
@@ -37,13 +39,13 @@ Status Linear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points)
   const auto index = static_cast<uint64_t>(odd - zero_points.begin());
   const auto [low, high] = std::ranges::minmax(zero_points);
   return Malformed(checkpoint().Where(*tensors_.qzeros),
-                   "the config says zero_point false, but the zero points are not all 8")
+                   "the config says that zero points are symmetric, but they are not all 8")
       .Found(fmt::format("{} at channel {}, group {}; {} to {} in these rows", *odd,
                          n0 + index / groups(), index % groups(), low, high))
       .Expected("8 throughout")
       .Hint(
-          "If the zero points are right, set zero_point to true; vLLM would ignore them and "
-          "compute with 8")
+          "If the zero points are right, correct the config (AWQ: zero_point true); vLLM would "
+          "ignore them and compute with 8")
       .Id(FindingId("zero-point-not-symmetric"));
 }
 
@@ -96,7 +98,7 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
 class AwqGemmLinear final : public Linear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
-      : Linear(checkpoint, parts) {
+      : Linear(checkpoint, parts), is_signed_(parts.is_signed), in_order_(parts.in_order) {
     wide_rows_ = kWideRows;
   }
 
@@ -114,12 +116,36 @@ class AwqGemmLinear final : public Linear {
 
  private:
   uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
+  // Of two's complement, the high bit of each nibble becomes that of an unsigned code.
+  void MakeUnsigned(std::span<std::byte> nibbles) const {
+    if (!is_signed_) return;
+    for (std::byte& byte : nibbles) byte ^= std::byte{0x88};
+  }
+  // Words in AWQ's order, whatever order they are stored in.
+  void BringToAwqOrder(std::span<std::byte> words) const;
   Status VisitColumns(const PanelRange& range, ByteVisitor work) const;
+  void CopyColumns(const uint8_t* columns, uint64_t cols, size_t bytes,
+                   std::span<std::byte> out) const;
   void Unpack(const uint8_t* columns, const PanelRange& range, std::span<std::byte> out) const;
-  void Join(const uint8_t* columns, uint64_t cols, uint64_t channels, uint32_t* wide) const;
+  void Join(const uint8_t* columns, size_t row_bytes, uint64_t cols, uint64_t channels,
+            uint32_t* wide) const;
   void Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
                std::byte* out, size_t row_bytes) const;
+  StoredBits WhereNibble(const StoredTensor& tensor, uint64_t row, uint64_t n) const;
+
+  bool is_signed_;
+  bool in_order_;
 };
+
+void AwqGemmLinear::BringToAwqOrder(std::span<std::byte> words) const {
+  if (!in_order_) return;
+  for (size_t at = 0; at < words.size(); at += kWideWordBytes) {
+    uint32_t word = 0;
+    std::memcpy(&word, &words[at], sizeof word);
+    word = AwqWordFromOrder(word);
+    std::memcpy(&words[at], &word, sizeof word);
+  }
+}
 
 // Calls `work` with the panel's part of the input channels' rows, from the word with its first
 // channel on.
@@ -134,7 +160,10 @@ Status AwqGemmLinear::VisitColumns(const PanelRange& range, ByteVisitor work) co
 Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
-  return VisitColumns(range, [&](const std::byte* columns) { Unpack(U8(columns), range, out); });
+  PREPACK_TRY(
+      VisitColumns(range, [&](const std::byte* columns) { Unpack(U8(columns), range, out); }));
+  MakeUnsigned(out);
+  return {};
 }
 
 Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> out) const {
@@ -142,10 +171,19 @@ Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> 
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
   const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
-  return VisitColumns(range, [&](const std::byte* columns) {
-    Kernels().order_awq_columns(U8(columns), row_bytes, range.cols, range.rows, U8(out.data()),
-                                ColumnBytes(range.rows));
-  });
+  PREPACK_TRY(VisitColumns(range, [&](const std::byte* columns) {
+    if (!in_order_) {
+      Kernels().order_awq_columns(U8(columns), row_bytes, range.cols, range.rows, U8(out.data()),
+                                  ColumnBytes(range.rows));
+      return;
+    }
+    for (uint64_t k = 0; k < range.cols; ++k) {
+      std::copy_n(columns + k * row_bytes, ColumnBytes(range.rows),
+                  out.data() + k * ColumnBytes(range.rows));
+    }
+  }));
+  MakeUnsigned(out);
+  return {};
 }
 
 // `columns`: as VisitColumns has them. Goes tile by tile, so that the words on their way stay in
@@ -153,7 +191,9 @@ Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> 
 void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
                            std::span<std::byte> out) const {
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const size_t stride = WordsPerRow() * kWideWordBytes;
   Scratch<uint32_t> wide(kTileCols / kCodesPerWideWord * kTileRows);
+  Scratch<std::byte> turned(in_order_ ? kTileCols * ColumnBytes(kTileRows) : 0);
   for (uint64_t col = 0; col < range.cols; col += kTileCols) {
     const uint64_t cols = std::min(kTileCols, range.cols - col);
     uint64_t skipped = range.n0 % kAwqCodesPerWord;  // channels of the tile's first word
@@ -161,8 +201,14 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
       const uint64_t rows = std::min(kTileRows - skipped, range.rows - row);
       const uint64_t words = CeilDiv(skipped + rows, kAwqCodesPerWord);
       const uint64_t word = (range.n0 + row) / kAwqCodesPerWord - range.n0 / kAwqCodesPerWord;
-      Join(columns + col * WordsPerRow() * kWideWordBytes + word * kWideWordBytes, cols,
-           words * kAwqCodesPerWord, wide.data());
+      const uint8_t* from = columns + col * stride + word * kWideWordBytes;
+      if (in_order_) {
+        CopyColumns(from, cols, words * kWideWordBytes, turned);
+        Join(U8(turned.data()), words * kWideWordBytes, cols, words * kAwqCodesPerWord,
+             wide.data());
+      } else {
+        Join(from, stride, cols, words * kAwqCodesPerWord, wide.data());
+      }
       Deliver(wide.data() + skipped, words * kAwqCodesPerWord, rows, cols,
               out.data() + row * row_bytes + col / 2, row_bytes);
       row += rows;
@@ -171,11 +217,19 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
   }
 }
 
+// Words of `cols` input channels side by side, in AWQ's order.
+void AwqGemmLinear::CopyColumns(const uint8_t* columns, uint64_t cols, size_t bytes,
+                                std::span<std::byte> out) const {
+  for (uint64_t col = 0; col < cols; ++col) {
+    std::memcpy(out.data() + col * bytes, columns + col * WordsPerRow() * kWideWordBytes, bytes);
+  }
+  BringToAwqOrder(out.first(cols * bytes));
+}
+
 // Columns as words by output channel; the last word is filled up with zeros.
-void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channels,
+void AwqGemmLinear::Join(const uint8_t* columns, size_t row_bytes, uint64_t cols, uint64_t channels,
                          uint32_t* wide) const {
   const KernelTable& kernels = Kernels();
-  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
   const uint64_t whole = cols / kCodesPerWideWord;
   kernels.join_awq_columns(columns, row_bytes, whole, channels, wide, channels);
   const uint64_t rest = cols % kCodesPerWideWord;
@@ -229,6 +283,8 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
       status = checkpoint().Read(*tensors().qzeros,
                                  ((g0 + g) * WordsPerRow() + first_word) * kWideWordBytes, stored);
       if (!status.ok()) return status;
+      BringToAwqOrder(stored);
+      MakeUnsigned(stored);
       SpreadWords(U8(stored.data()), words, &codes[g * width]);
     }
     TransposeUnits(1)(std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(), width,
@@ -238,15 +294,16 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
 }
 
 // Codes and zero points alike: word [row, n/8].
-StoredBits WhereNibble(const StoredTensor& tensor, uint64_t row, uint64_t n, uint64_t channels) {
-  const uint64_t nibble = AwqNibble(static_cast<unsigned>(n % kAwqCodesPerWord));
+StoredBits AwqGemmLinear::WhereNibble(const StoredTensor& tensor, uint64_t row, uint64_t n) const {
+  const auto channel = static_cast<unsigned>(n % kAwqCodesPerWord);
+  const uint64_t nibble = in_order_ ? channel : AwqNibble(channel);
   return {{.tensor = tensor.name,
-           .bit = 4 * (row * channels + n / kAwqCodesPerWord * kAwqCodesPerWord + nibble),
+           .bit = 4 * (row * n_ + n / kAwqCodesPerWord * kAwqCodesPerWord + nibble),
            .bits = 4}};
 }
 
 StoredBits AwqGemmLinear::WhereCode(uint64_t n, uint64_t k) const {
-  return WhereNibble(*tensors().qweight, k, n, n_);
+  return WhereNibble(*tensors().qweight, k, n);
 }
 
 StoredBits AwqGemmLinear::WhereScale(uint64_t n, uint64_t g) const {
@@ -255,7 +312,7 @@ StoredBits AwqGemmLinear::WhereScale(uint64_t n, uint64_t g) const {
 
 StoredBits AwqGemmLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
   if (tensors().qzeros == nullptr) return {};
-  return WhereNibble(*tensors().qzeros, g, n, n_);
+  return WhereNibble(*tensors().qzeros, g, n);
 }
 
 PanelRange AwqGemmLinear::CodesNear(uint64_t byte) const {

@@ -6,7 +6,9 @@
 // offset of GPTQ, and 0 and 15 are legal.
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "prepack/formats/awq/module.h"
 #include "prepack/formats/stored_linear.h"
@@ -20,6 +22,12 @@ struct ModuleParts {
   uint64_t n = 0;
   uint64_t k = 0;
   Tensors tensors;  // qzeros may be missing in a symmetric gemm module only
+  // Quark stores the gemm layout, too: codes and zero points may be two's complement, and the
+  // nibbles of a word in the order of the channels.
+  bool is_signed = false;
+  bool in_order = false;
+  std::vector<const StoredTensor*> side_tensors;
+  std::optional<InputQuantization> input;
 };
 
 // The results refer to the checkpoint, which must live longer.

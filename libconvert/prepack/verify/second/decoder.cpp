@@ -50,7 +50,7 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
        {"fbgemm-fp8", DecodeFp8ByOutputs},
        {"mxfp8", DecodeModelOpt},
        {"modelopt", DecodeModelOpt},
-       {"quark", DecodeFp8ByOutputs},
+       {"quark", DecodeQuark},
        {"awq", DecodeAwq},
        {"gptq", DecodeGptq},
        {"auto-round", DecodeAutoRound},

@@ -130,6 +130,8 @@ Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows
 // hands on.
 Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// Quark's integers; its floats are those of DecodeFp8ByOutputs.
+Status DecodeQuark(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // FP4 of all dialects (second/fp4.cpp), which those of a module's other formats hand on: two codes
 // in a byte, with one scale for 16 or 32 of them.

@@ -31,7 +31,7 @@ class CachedDecoder {
 
   // `bytes` of an F32.
   CachedDecoder& Add(int layer, const std::string& name, const char* bytes = "0000 803f",
-               const std::vector<uint64_t>& shape = {1}) {
+                     const std::vector<uint64_t>& shape = {1}) {
     stored_.tensors.push_back(
         {fmt::format("model.layers.{}.self_attn.{}", layer, name), "F32", shape, Hex(bytes)});
     return *this;

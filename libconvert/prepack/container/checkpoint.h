@@ -35,9 +35,9 @@ Status CheckSourceLinks(const std::filesystem::path& source,
 // that the index names must be in the shard it names, a tensor in a shard must be in the index,
 // no tensor in two shards, shards present, shard names plain file names); *.safetensors files in
 // the folder that the index does not know are an error too, because loaders disagree about them.
-// A missing tensor, a tensor in two shards and a stale index are errors, never warnings; but an index
-// that names none of the files of a folder with one whole model.safetensors is left out, as loaders
-// do that ask for that file first.
+// A missing tensor, a tensor in two shards and a stale index are errors, never warnings; but an
+// index that names none of the files of a folder with one whole model.safetensors is left out, as
+// loaders do that ask for that file first.
 //
 // Mistral publishes its models twice in one folder: as Hugging Face's shards, and under its own
 // names as consolidated*.safetensors. The former are read, and the latter are left out.

@@ -51,7 +51,8 @@ Status PrimitiveProduct::Multiply(const PackedOperands& operands) {
                        "for these weights and this CPU it has only its reference implementation, "
                        "which is thousands of times slower, so the model of the kernel multiplied");
   }
-  const bool at_once = !inputs_.slab() && !reference && inputs_.rows() <= kMaxOutputs / packed_.request().n;
+  const bool at_once =
+      !inputs_.slab() && !reference && inputs_.rows() <= kMaxOutputs / packed_.request().n;
   by_panels_ = at_once && options_.sampled && CanCopyPanels();
   if (!by_panels_) return at_once ? MultiplyAllRows(whole) : MultiplyByBatch(whole);
   of_batches_.resize(inputs_.batches().size());

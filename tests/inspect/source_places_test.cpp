@@ -81,12 +81,13 @@ void CheckScale(const Checkpoint& checkpoint, const QuantizedLinear& linear, uin
   }
 }
 
-// Returns how many bits changed a zero point. Others make it one that is refused.
+// It and those that are stored with it change. Returns how many bits changed a zero point. Others make it one that is refused.
 int CheckZeroPoint(const Checkpoint& checkpoint, const QuantizedLinear& linear, uint64_t n,
                    uint64_t g) {
   const std::vector<uint8_t> before = ZeroPoints(linear, 0, linear.n());
+  const StoredBits where = linear.places()->WhereZeroPoint(n, g);
   int changed = 0;
-  for (const BitRun& run : linear.places()->WhereZeroPoint(n, g)) {
+  for (const BitRun& run : where) {
     for (uint32_t i = 0; i < run.bits; ++i) {
       const FlippedBit flip(checkpoint, run.tensor, run.bit + i);
       std::vector<uint8_t> after(before.size());
@@ -94,7 +95,12 @@ int CheckZeroPoint(const Checkpoint& checkpoint, const QuantizedLinear& linear, 
       // A 0 that is stored as -1 borrows from its neighbours in the word.
       const uint64_t at = n * linear.groups() + g;
       if (linear.zeros_may_borrow() && (before[at] == 0 || after[at] == 0)) continue;
-      after[at] = before[at];
+      for (uint64_t other = 0; other < before.size(); ++other) {
+        const uint64_t channel = other / linear.groups();
+        if (linear.places()->WhereZeroPoint(channel, other % linear.groups()) == where) {
+          after[other] = before[other];
+        }
+      }
       CHECK((after == before));
       ++changed;
     }

@@ -26,6 +26,7 @@
 #include "prepack/check/model_checks.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/model/module_name.h"

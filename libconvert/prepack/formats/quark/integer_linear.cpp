@@ -50,7 +50,7 @@ class IntegerLinear final : public StoredLinear {
   Status ReadStoredZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const;
   Status ReadWordsOfZeroPoints(uint64_t n0, std::span<uint8_t> out) const;
   uint64_t ScaleIndex(uint64_t n, uint64_t g) const;
-  unsigned Nibble(uint64_t index) const {
+  uint64_t Nibble(uint64_t index) const {
     const auto in_word = static_cast<unsigned>(index % kCodesPerWord);
     return parts_.awq_order ? AwqNibble(in_word) : in_word;
   }

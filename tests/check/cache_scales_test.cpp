@@ -156,6 +156,7 @@ TEST_CASE("the config and the scales must both be there") {
     const Json config = GENERATE(
         Json{{"quant_method", "modelopt"}, {"kv_cache_quant_algo", "FP8"}},
         Json{{"quant_method", "fp8"}, {"kv_cache_scheme", "static"}},
+        Json{{"quant_method", "quark"}, {"export", {{"kv_cache_group", {"*k_proj", "*v_proj"}}}}},
         Json{{"quant_method", "quark"}, {"kv_cache_quant_config", {{"*k_proj", Json::object()}}}},
         Json{{"quant_method", "quark"},
              {"layer_quant_config", {{"*k_proj", {{"output_tensors", {{"dtype", "fp8_e4m3"}}}}}}}});

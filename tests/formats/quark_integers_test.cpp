@@ -174,6 +174,11 @@ TEST_CASE("integers of Quark that cannot be read") {
        },
        kUnsupported, "scheme-unsupported",
        "output channels do not fill words of 8 zero points (found N = 2"},
+      {"inputs that are rotated", QuarkInt4,
+       [](T t) {
+         AddZeros(t, kFp8Module + ".input_rotation", "I8", {2, 2}, 4);
+       },
+       kUnsupported, "rotation", "the module rotates its inputs at run time (found input_rotation"},
       {"an unknown order of nibbles", QuarkInt4,
        [](T t) { t.config["quantization_config"]["export"]["pack_method"] = "sorted"; },
        kUnsupported, "storage-unsupported",

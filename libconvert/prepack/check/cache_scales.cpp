@@ -91,6 +91,13 @@ std::string DeclaredIn(const std::string& where, const Json& config) {
   if (layers != nullptr && layers->is_object() && !layers->empty()) {
     return where + ".kv_cache_quant_config";
   }
+  const Json* exported = JsonMember(config, "export");
+  const Json* groups = exported == nullptr || !exported->is_object()
+                           ? nullptr
+                           : JsonMember(*exported, "kv_cache_group");
+  if (groups != nullptr && groups->is_array() && !groups->empty()) {
+    return where + ".export.kv_cache_group";
+  }
   return QuantizesKeys(config) ? where + ".layer_quant_config" : "";
 }
 

@@ -190,17 +190,17 @@ Status ParseFp4Input(const Json& spec, const std::string& where, fp4::Meaning& m
   if (meaning.nvfp4) return ParseNvfp4Input(spec, where, meaning);
   PREPACK_TRY(RequireObject(spec, where));
   PREPACK_TRY_ASSIGN(const std::string dtype, Text(spec, "dtype", where));
-  if (dtype != "fp4") return ParseInput(spec, where, meaning.activations);
+  if (dtype == kFp8) return ParseInput(spec, where, meaning.activations);
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> group, OptionalInt(spec, "group_size", where));
   PREPACK_TRY_ASSIGN(const std::optional<bool> dynamic, OptionalBool(spec, "is_dynamic", where));
-  if (group == int64_t{fp4::kMxGroup} && dynamic.value_or(false)) {
+  if (dtype == "fp4" && group == int64_t{fp4::kMxGroup} && dynamic.value_or(false)) {
     meaning.activations = fp4::FourBitActivations(fp4::kMxGroup);
     return {};
   }
   return Unsupported(where, "activations of this kind are not supported with MXFP4 weights")
-      .Found(fmt::format("fp4 in groups of {}, {}", group.value_or(0),
+      .Found(fmt::format("{} in groups of {}, {}", Printable(dtype), group.value_or(0),
                          dynamic.value_or(false) ? "dynamic" : "static"))
-      .Expected("fp4 in groups of 32, dynamic")
+      .Expected("fp4 in groups of 32, dynamic, or fp8_e4m3")
       .Id(FindingId("scheme-unsupported"));
 }
 

@@ -30,6 +30,13 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
                                                        const Config& config,
                                                        const ModuleTensors& module,
                                                        const StoredTensor& weight) {
+  if (module.Find("input_rotation") != nullptr) {
+    return Unsupported(module.name, "the module rotates its inputs at run time")
+        .Found("input_rotation")
+        .Expected("rotations that are folded into the weights")
+        .Hint("Export the model without r4 and online_r1_rotation")
+        .Id(FindingId("rotation"));
+  }
   const Spec& spec = config.SpecOf(module.name);
   if (!spec.other.empty()) {
     return Unsupported(module.name, fmt::format("Quark's {} weights are not supported", spec.other))

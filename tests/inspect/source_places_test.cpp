@@ -81,7 +81,8 @@ void CheckScale(const Checkpoint& checkpoint, const QuantizedLinear& linear, uin
   }
 }
 
-// It and those that are stored with it change. Returns how many bits changed a zero point. Others make it one that is refused.
+// It and those that are stored with it change. Returns how many bits changed a zero point. Others
+// make it one that is refused.
 int CheckZeroPoint(const Checkpoint& checkpoint, const QuantizedLinear& linear, uint64_t n,
                    uint64_t g) {
   const std::vector<uint8_t> before = ZeroPoints(linear, 0, linear.n());

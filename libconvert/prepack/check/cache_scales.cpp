@@ -116,20 +116,20 @@ class CacheScales {
   CacheScales(const Checkpoint& checkpoint, std::vector<Finding>& findings)
       : checkpoint_(checkpoint), findings_(findings) {
     for (const StoredTensor& tensor : checkpoint.tensors()) {
+      const std::optional<CacheScale> scale = AsCacheScale(tensor);
+      const std::string_view projection = LastPart(ModuleOf(tensor.name));
+      const bool is_cached = projection == "k_proj" || projection == "qkv_proj";
+      if (!scale && !is_cached) continue;  // of most tensors, the name need not be parsed
       const auto layer = ParseLayerName(tensor.name);
       if (!layer || IsExpert(ModuleOf(tensor.name))) continue;
       const std::pair place(layer->list, AttentionOf(layer->below));
-      if (const auto scale = AsCacheScale(tensor)) {
-        scales_.push_back(*scale);
-        if (scale->keys) keys_[place].insert(layer->index);
-        if (scale->values) values_[place].insert(layer->index);
-      }
-      const std::string_view projection = LastPart(ModuleOf(tensor.name));
-      if (projection == "k_proj" || projection == "qkv_proj") cached_[place].insert(layer->index);
+      if (is_cached) cached_[place].insert(layer->index);
+      if (!scale) continue;
+      scales_.push_back(*scale);
+      if (scale->keys) keys_[place].insert(layer->index);
+      if (scale->values) values_[place].insert(layer->index);
     }
   }
-
-  bool empty() const { return scales_.empty(); }
 
   void CheckPresence(const std::string& declared) {
     if (scales_.empty() && !declared.empty() && !cached_.empty()) {
@@ -150,14 +150,15 @@ class CacheScales {
 
   Status CheckValues() {
     std::map<std::string, std::vector<double>> peers;  // by role
+    std::vector<std::optional<double>> largest_of;     // of each scale
     for (const CacheScale& scale : scales_) {
       PREPACK_TRY_ASSIGN(const std::optional<double> largest, CheckValuesOf(*scale.tensor));
       if (largest) peers[RoleOf(scale.tensor->name)].push_back(*largest);
-      largest_.push_back(largest);
+      largest_of.push_back(largest);
     }
     for (auto& [role, values] : peers) std::ranges::sort(values);
     for (size_t i = 0; i < scales_.size(); ++i) {
-      if (largest_[i]) CheckPeers(*scales_[i].tensor, *largest_[i], peers);
+      if (largest_of[i]) CheckPeers(*scales_[i].tensor, *largest_of[i], peers);
     }
     return {};
   }
@@ -172,8 +173,8 @@ class CacheScales {
       if (lacking.empty()) continue;
       const MissingNumbers missing{
           .count = lacking.size(),
-          .first = {lacking.begin(), lacking.begin() + static_cast<std::ptrdiff_t>(
-                                                           std::min<size_t>(lacking.size(), 5))}};
+          .first = {lacking.begin(), lacking.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                           lacking.size(), kShownNumbers))}};
       findings_.push_back(
           MakeFinding("cache-scale-missing",
                       fmt::format("{}.{}.{}", place.first, lacking.front(), place.second),
@@ -223,7 +224,6 @@ class CacheScales {
   const Checkpoint& checkpoint_;
   std::vector<Finding>& findings_;
   std::vector<CacheScale> scales_;
-  std::vector<std::optional<double>> largest_;  // of scales_
   Layers keys_;
   Layers values_;
   Layers cached_;  // those with a projection of keys

@@ -97,34 +97,19 @@ void CutIntoParts(const Checkpoint& checkpoint, const QuantizedModel& model,
   measured.Cut(units);
 }
 
-// Two tensors that are compared to the end if they are equal: one part does so.
-Status CheckTied(const CheckOptions& options, const Checkpoint& checkpoint,
-                 const QuantizedModel& model, Measurements& measured, CheckReport& report) {
-  if (options.headers_only) return CheckTiedWeights(checkpoint, model, false, report.findings);
-  const auto compare = [&]() -> Result<std::vector<Finding>> {
+// What needs little data and no cutting: one part looks, and headers alone tell what they can.
+// `look` says whether to read data, and appends to the findings.
+template <typename Look>
+Status CheckInOnePart(const CheckOptions& options, const MeasuredThing& thing, const Look& look,
+                      Measurements& measured, CheckReport& report) {
+  if (options.headers_only) return look(false, report.findings);
+  const auto with_data = [&]() -> Result<std::vector<Finding>> {
     std::vector<Finding> findings;
-    PREPACK_TRY(CheckTiedWeights(checkpoint, model, true, findings));
+    PREPACK_TRY(look(true, findings));
     return findings;
   };
   PREPACK_TRY_ASSIGN(std::vector<Finding> findings,
-                     measured.Of<std::vector<Finding>>(
-                         {.kind = "tied", .name = "weights", .unit = "tied weights"}, compare));
-  std::ranges::move(findings, std::back_inserter(report.findings));
-  return {};
-}
-
-// One part looks at all of them.
-Status CheckCaches(const CheckOptions& options, const Checkpoint& checkpoint,
-                   Measurements& measured, CheckReport& report) {
-  if (options.headers_only) return CheckCacheScales(checkpoint, false, report.findings);
-  const auto look = [&]() -> Result<std::vector<Finding>> {
-    std::vector<Finding> findings;
-    PREPACK_TRY(CheckCacheScales(checkpoint, true, findings));
-    return findings;
-  };
-  PREPACK_TRY_ASSIGN(std::vector<Finding> findings,
-                     measured.Of<std::vector<Finding>>(
-                         {.kind = "caches", .name = "scales", .unit = "scales of caches"}, look));
+                     measured.Of<std::vector<Finding>>(thing, with_data));
   std::ranges::move(findings, std::back_inserter(report.findings));
   return {};
 }
@@ -161,8 +146,19 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
     NoteStructure(error, std::move(finding), report);
   }
   CutIntoParts(checkpoint, *model, measured);
-  PREPACK_TRY(CheckCaches(options, checkpoint, measured, report));
-  Status status = CheckTied(options, checkpoint, *model, measured, report);
+  PREPACK_TRY(CheckInOnePart(
+      options, {.kind = "caches", .name = "scales", .unit = "scales of caches"},
+      [&](bool read_data, std::vector<Finding>& findings) {
+        return CheckCacheScales(checkpoint, read_data, findings);
+      },
+      measured, report));
+  // Two tensors that are compared to the end if they are equal.
+  Status status = CheckInOnePart(
+      options, {.kind = "tied", .name = "weights", .unit = "tied weights"},
+      [&](bool read_data, std::vector<Finding>& findings) {
+        return CheckTiedWeights(checkpoint, *model, read_data, findings);
+      },
+      measured, report);
   if (!status.ok() || options.headers_only) return status;
   DataCheck data(checkpoint, *model, baseline, options.accepted, measured, report);
   PREPACK_TRY_ASSIGN(const unsigned threads,

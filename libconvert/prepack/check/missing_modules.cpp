@@ -53,12 +53,6 @@ void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings) {
   }
 }
 
-namespace {
-
-constexpr size_t kShownNumbers = 5;
-
-}  // namespace
-
 std::optional<uint64_t> CountOf(const Json& config, std::string_view key) {
   const Json* value = JsonMember(config, key);
   if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;

@@ -54,6 +54,8 @@ void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings);
 // A field that is a count; nullopt when it is absent or something else.
 std::optional<uint64_t> CountOf(const Json& config, std::string_view key);
 
+inline constexpr size_t kShownNumbers = 5;
+
 // Numbers below a count that are not there: how many, and the first of them.
 struct MissingNumbers {
   uint64_t count = 0;

@@ -149,23 +149,41 @@ Status ParseWeight(const Json& spec, const std::string& where, Spec& parsed) {
   return {};
 }
 
-Status ParseInput(const Json& spec, const std::string& where, ActivationScheme& activations) {
+// Which activations of 8 bits there are beside weights of a kind.
+struct InputKind {
+  std::string_view weights;
+  std::string_view dtype;
+  ActivationType type = ActivationType::kFloat;
+};
+
+constexpr InputKind kFp8Inputs{.weights = "FP8", .dtype = kFp8, .type = ActivationType::kFloat};
+constexpr InputKind kIntegerInputs{
+    .weights = "integer", .dtype = "int8", .type = ActivationType::kInt};
+
+// Per tensor, or at run time per token.
+Status ParseInput(const Json& spec, const std::string& where, const InputKind& kind,
+                  ActivationScheme& activations) {
   PREPACK_TRY(RequireObject(spec, where));
   PREPACK_TRY_ASSIGN(const std::string dtype, Text(spec, "dtype", where));
   PREPACK_TRY_ASSIGN(const std::string qscheme, Text(spec, "qscheme", where));
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> axis, OptionalInt(spec, "ch_axis", where));
   PREPACK_TRY_ASSIGN(const std::optional<bool> dynamic, OptionalBool(spec, "is_dynamic", where));
+  PREPACK_TRY_ASSIGN(const std::optional<bool> symmetric, OptionalBool(spec, "symmetric", where));
   const std::optional<Granularity> granularity = GranularityOf(qscheme, axis.value_or(1), 1);
   const bool is_static = !dynamic.value_or(false);
-  if (dtype != kFp8 || !granularity || (is_static && *granularity != Granularity::kTensor)) {
-    return Unsupported(where, "activations of this kind are not supported with FP8 weights")
+  if (dtype != kind.dtype || !granularity || (is_static && *granularity != Granularity::kTensor)) {
+    return Unsupported(where, fmt::format("activations of this kind are not supported with {} "
+                                          "weights",
+                                          kind.weights))
         .Found(fmt::format("{} {}, {}", Printable(dtype), Printable(qscheme),
                            is_static ? "static" : "dynamic"))
-        .Expected("fp8_e4m3 per_tensor, or dynamic per_channel with ch_axis 1")
+        .Expected(fmt::format("{} per_tensor, or dynamic per_channel with ch_axis 1", kind.dtype))
         .Id(FindingId("scheme-unsupported"));
   }
-  activations.type = ActivationType::kFloat;
+  activations.type = kind.type;
   activations.bits = 8;
+  // Floats have no zero point.
+  if (kind.type == ActivationType::kInt) activations.symmetric = symmetric.value_or(true);
   activations.dynamic = !is_static;
   activations.granularity = *granularity == Granularity::kTensor ? ActivationGranularity::kTensor
                                                                  : ActivationGranularity::kToken;
@@ -190,7 +208,7 @@ Status ParseFp4Input(const Json& spec, const std::string& where, fp4::Meaning& m
   if (meaning.nvfp4) return ParseNvfp4Input(spec, where, meaning);
   PREPACK_TRY(RequireObject(spec, where));
   PREPACK_TRY_ASSIGN(const std::string dtype, Text(spec, "dtype", where));
-  if (dtype == kFp8) return ParseInput(spec, where, meaning.activations);
+  if (dtype == kFp8) return ParseInput(spec, where, kFp8Inputs, meaning.activations);
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> group, OptionalInt(spec, "group_size", where));
   PREPACK_TRY_ASSIGN(const std::optional<bool> dynamic, OptionalBool(spec, "is_dynamic", where));
   if (dtype == "fp4" && group == int64_t{fp4::kMxGroup} && dynamic.value_or(false)) {
@@ -204,35 +222,6 @@ Status ParseFp4Input(const Json& spec, const std::string& where, fp4::Meaning& m
       .Id(FindingId("scheme-unsupported"));
 }
 
-// Activations of 8 bits: per tensor, or at run time per token.
-Status ParseIntegerInput(const Json& spec, const std::string& where,
-                         ActivationScheme& activations) {
-  PREPACK_TRY(RequireObject(spec, where));
-  PREPACK_TRY_ASSIGN(const std::string dtype, Text(spec, "dtype", where));
-  PREPACK_TRY_ASSIGN(const std::string qscheme, Text(spec, "qscheme", where));
-  PREPACK_TRY_ASSIGN(const std::optional<int64_t> axis, OptionalInt(spec, "ch_axis", where));
-  PREPACK_TRY_ASSIGN(const std::optional<bool> dynamic, OptionalBool(spec, "is_dynamic", where));
-  PREPACK_TRY_ASSIGN(const std::optional<bool> symmetric, OptionalBool(spec, "symmetric", where));
-  const std::optional<Granularity> granularity = GranularityOf(qscheme, axis.value_or(1), 1);
-  const bool is_static = !dynamic.value_or(false);
-  const bool takes =
-      dtype == "int8" && granularity && !(is_static && *granularity != Granularity::kTensor);
-  if (!takes) {
-    return Unsupported(where, "activations of this kind are not supported with integer weights")
-        .Found(fmt::format("{} {}, {}", Printable(dtype), Printable(qscheme),
-                           is_static ? "static" : "dynamic"))
-        .Expected("int8 per_tensor, or dynamic per_channel with ch_axis 1")
-        .Id(FindingId("scheme-unsupported"));
-  }
-  activations.type = ActivationType::kInt;
-  activations.bits = 8;
-  activations.symmetric = symmetric.value_or(true);
-  activations.dynamic = !is_static;
-  activations.granularity = *granularity == Granularity::kTensor ? ActivationGranularity::kTensor
-                                                                 : ActivationGranularity::kToken;
-  return {};
-}
-
 Result<Spec> ParseSpec(const Json& fields, const std::string& where) {
   PREPACK_TRY(RequireObject(fields, where));
   Spec parsed;
@@ -240,15 +229,13 @@ Result<Spec> ParseSpec(const Json& fields, const std::string& where) {
   if (weight == nullptr) return parsed;
   PREPACK_TRY(ParseWeight(*weight, FieldPath(where, "weight"), parsed));
   const Json* input = JsonMember(fields, "input_tensors");
-  if (parsed.fp4 && input != nullptr) {
-    PREPACK_TRY(ParseFp4Input(*input, FieldPath(where, "input_tensors"), *parsed.fp4));
+  if (input == nullptr) return parsed;
+  const std::string place = FieldPath(where, "input_tensors");
+  if (parsed.fp4) PREPACK_TRY(ParseFp4Input(*input, place, *parsed.fp4));
+  if (parsed.fp8) PREPACK_TRY(ParseInput(*input, place, kFp8Inputs, parsed.fp8->activations));
+  if (parsed.integers) {
+    PREPACK_TRY(ParseInput(*input, place, kIntegerInputs, parsed.integers->activations));
   }
-  if (parsed.integers && input != nullptr) {
-    PREPACK_TRY(
-        ParseIntegerInput(*input, FieldPath(where, "input_tensors"), parsed.integers->activations));
-  }
-  if (!parsed.fp8 || input == nullptr) return parsed;
-  PREPACK_TRY(ParseInput(*input, FieldPath(where, "input_tensors"), parsed.fp8->activations));
   return parsed;
 }
 

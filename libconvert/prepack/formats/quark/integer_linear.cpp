@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/quark/integers.h"
@@ -18,7 +19,6 @@
 namespace prepack::quark {
 namespace {
 
-constexpr uint64_t kCodesPerWord = 8;
 constexpr uint64_t kWordBytes = 4;
 // Of bytes by input channel, so many output channels at a time: runs of 256 bytes in the file.
 constexpr uint64_t kWideRows = 256;
@@ -51,7 +51,7 @@ class IntegerLinear final : public StoredLinear {
   Status ReadWordsOfZeroPoints(uint64_t n0, std::span<uint8_t> out) const;
   uint64_t ScaleIndex(uint64_t n, uint64_t g) const;
   uint64_t Nibble(uint64_t index) const {
-    const auto in_word = static_cast<unsigned>(index % kCodesPerWord);
+    const auto in_word = static_cast<unsigned>(index % kAwqCodesPerWord);
     return parts_.awq_order ? AwqNibble(in_word) : in_word;
   }
 
@@ -81,14 +81,14 @@ Status IntegerLinear::ReadCodes(const PanelRange& range, std::span<std::byte> ou
 
 // Words of the rows, put in order; a panel may begin and end within one.
 Status IntegerLinear::ReadNibbles(const PanelRange& range, std::span<std::byte> out) const {
-  const uint64_t first = range.k0 / kCodesPerWord;
-  const uint64_t words = (range.k0 + range.cols + kCodesPerWord - 1) / kCodesPerWord - first;
+  const uint64_t first = range.k0 / kAwqCodesPerWord;
+  const uint64_t words = CeilDiv(range.k0 + range.cols, kAwqCodesPerWord) - first;
   Scratch<uint32_t> stored(range.rows * words);
   PREPACK_TRY(
       checkpoint().ReadRuns(*parts_.weight,
-                            {.offset = (range.n0 * (k_ / kCodesPerWord) + first) * kWordBytes,
+                            {.offset = (range.n0 * (k_ / kAwqCodesPerWord) + first) * kWordBytes,
                              .run_bytes = words * kWordBytes,
-                             .stride = k_ / kCodesPerWord * kWordBytes,
+                             .stride = k_ / kAwqCodesPerWord * kWordBytes,
                              .runs = range.rows},
                             std::as_writable_bytes(std::span(stored))));
   const uint32_t flip = parts_.is_signed ? kHighBitOfNibbles : 0;
@@ -101,7 +101,7 @@ Status IntegerLinear::ReadNibbles(const PanelRange& range, std::span<std::byte> 
   const auto* const bytes = reinterpret_cast<const std::byte*>(stored.data());
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::byte* const to = out.data() + row * row_bytes;
-    std::memcpy(to, bytes + row * words * kWordBytes + range.k0 % kCodesPerWord / 2, row_bytes);
+    std::memcpy(to, bytes + row * words * kWordBytes + range.k0 % kAwqCodesPerWord / 2, row_bytes);
     if (range.cols % 2 != 0) to[row_bytes - 1] &= std::byte{0x0F};
   }
   return {};
@@ -153,13 +153,14 @@ Status IntegerLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> ou
 }
 
 Status IntegerLinear::ReadWordsOfZeroPoints(uint64_t n0, std::span<uint8_t> out) const {
-  const uint64_t first = n0 / kCodesPerWord;
-  const uint64_t words = (n0 + out.size() + kCodesPerWord - 1) / kCodesPerWord - first;
+  const uint64_t first = n0 / kAwqCodesPerWord;
+  const uint64_t words = CeilDiv(n0 + out.size(), kAwqCodesPerWord) - first;
   Scratch<std::byte> stored(words * kWordBytes);
   PREPACK_TRY(checkpoint().Read(*parts_.zero_point, first * kWordBytes, stored));
   for (uint64_t i = 0; i < out.size(); ++i) {
     const uint64_t n = n0 + i;
-    const uint32_t word = LoadLittleWord(stored.data() + (n / kCodesPerWord - first) * kWordBytes);
+    const uint32_t word =
+        LoadLittleWord(stored.data() + (n / kAwqCodesPerWord - first) * kWordBytes);
     out[i] = static_cast<uint8_t>(word >> (4 * Nibble(n)) & 15U);
   }
   return {};
@@ -212,7 +213,7 @@ Status IntegerLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
 
 StoredBits IntegerLinear::WhereCode(uint64_t n, uint64_t k) const {
   if (!IsNibbles()) return WhereElement(*parts_.weight, ByInputs() ? k * n_ + n : n * k_ + k);
-  const uint64_t word = n * (k_ / kCodesPerWord) + k / kCodesPerWord;
+  const uint64_t word = n * (k_ / kAwqCodesPerWord) + k / kAwqCodesPerWord;
   return {{.tensor = parts_.weight->name, .bit = 32 * word + 4 * Nibble(k), .bits = 4}};
 }
 
@@ -224,7 +225,7 @@ StoredBits IntegerLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
   if (parts_.zero_point == nullptr) return {};
   if (!IsNibbles()) return WhereElement(*parts_.zero_point, ScaleIndex(n, g));
   const uint64_t index = IsOneScale() ? 0 : n;
-  const uint64_t bit = 32 * (index / kCodesPerWord) + 4 * (IsOneScale() ? 0 : Nibble(index));
+  const uint64_t bit = 32 * (index / kAwqCodesPerWord) + 4 * (IsOneScale() ? 0 : Nibble(index));
   return {{.tensor = parts_.zero_point->name, .bit = bit, .bits = 4}};
 }
 
@@ -232,11 +233,11 @@ PanelRange IntegerLinear::CodesNear(uint64_t byte) const {
   if (ByInputs()) return {.n0 = byte % n_, .rows = 1, .k0 = byte / n_, .cols = 1};
   if (!IsNibbles()) return {.n0 = byte / k_, .rows = 1, .k0 = byte % k_, .cols = 1};
   const uint64_t word = byte / kWordBytes;
-  const uint64_t row_words = k_ / kCodesPerWord;
+  const uint64_t row_words = k_ / kAwqCodesPerWord;
   return {.n0 = word / row_words,
           .rows = 1,
-          .k0 = word % row_words * kCodesPerWord,
-          .cols = kCodesPerWord};
+          .k0 = word % row_words * kAwqCodesPerWord,
+          .cols = kAwqCodesPerWord};
 }
 
 }  // namespace

@@ -11,11 +11,10 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/kernels/awq.h"
 
 namespace prepack::quark {
 namespace {
-
-constexpr uint64_t kPackedPerWord = 8;
 
 class Description {
  public:
@@ -64,7 +63,7 @@ class Description {
           .Found(ShowShape(weight.shape))
           .Id(FindingId("tensor-shape"));
     }
-    const uint64_t per_word = meaning_.bits == 4 ? kPackedPerWord : 1;
+    const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
     const uint64_t packed = weight.shape[1] * per_word;
     parts_.n = IsGrouped() ? packed : weight.shape[0];
     parts_.k = IsGrouped() ? weight.shape[0] : packed;
@@ -126,7 +125,7 @@ class Description {
           .Id(FindingId("tensor-missing"));
     }
     PREPACK_TRY(RequireDType(checkpoint_, *parts_.zero_point, "the zero points", {CodeDType()}));
-    const uint64_t per_word = meaning_.bits == 4 ? kPackedPerWord : 1;
+    const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
     if (meaning_.granularity == Granularity::kChannel && parts_.n % per_word != 0) {
       return Unsupported(module_.name, "output channels do not fill words of 8 zero points")
           .Found(fmt::format("N = {}", parts_.n))

@@ -88,45 +88,29 @@ struct Integers {
   }
 };
 
-// Numbers [first, first + count) of each of the rows [row, row + rows) of a tensor.
+// Numbers of a tensor in the shape that it has once words are unpacked; a vector is one row.
 Status ReadNumbers(const Checkpoint& source, const Integers& integers, const StoredTensor& tensor,
                    const SecondRange& range, std::vector<int>& out) {
+  const uint64_t each = integers.nibbles ? 8 : 1;  // numbers in a word, or a byte
+  const uint64_t first = range.column / each;
+  const uint64_t width = (range.column + range.columns + each - 1) / each - first;
+  // What is stored has one column, though, where it is a vector.
+  const SecondRange stored = tensor.shape.size() < 2
+                                 ? SecondRange{first, width, 0, 1}
+                                 : SecondRange{range.row, range.rows, first, width};
   out.resize(range.rows * range.columns);
   if (!integers.nibbles) {
     std::vector<uint8_t> bytes;
-    PREPACK_TRY(ReadSecond(source, tensor, range, bytes));
+    PREPACK_TRY(ReadSecond(source, tensor, stored, bytes));
     std::ranges::transform(bytes, out.begin(), [&](uint8_t b) { return integers.Value(b); });
     return {};
   }
-  const uint64_t word0 = range.column / 8;
-  const uint64_t words = (range.column + range.columns + 7) / 8 - word0;
   std::vector<uint32_t> packed;
-  PREPACK_TRY(ReadSecond(source, tensor, {range.row, range.rows, word0, words}, packed));
+  PREPACK_TRY(ReadSecond(source, tensor, stored, packed));
   for (uint64_t i = 0; i < out.size(); ++i) {
     const uint64_t column = range.column + i % range.columns;
-    const uint32_t word = packed[i / range.columns * words + column / 8 - word0];
+    const uint32_t word = packed[i / range.columns * width + column / 8 - first];
     out[i] = integers.Value(word >> integers.shifts[column % 8] & 15U);
-  }
-  return {};
-}
-
-// Numbers of a vector, whose words or bytes are one column.
-Status ReadVector(const Checkpoint& source, const Integers& integers, uint64_t first,
-                  uint64_t count, std::vector<int>& out) {
-  out.resize(count);
-  if (!integers.nibbles) {
-    std::vector<uint8_t> bytes;
-    PREPACK_TRY(ReadSecond(source, *integers.zeros, {first, count, 0, 1}, bytes));
-    std::ranges::transform(bytes, out.begin(), [&](uint8_t b) { return integers.Value(b); });
-    return {};
-  }
-  const uint64_t word0 = first / 8;
-  std::vector<uint32_t> packed;
-  PREPACK_TRY(
-      ReadSecond(source, *integers.zeros, {word0, (first + count + 7) / 8 - word0, 0, 1}, packed));
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t n = first + i;
-    out[i] = integers.Value(packed[n / 8 - word0] >> integers.shifts[n % 8] & 15U);
   }
   return {};
 }
@@ -198,7 +182,8 @@ Status ReadParameters(const Checkpoint& source, const Integers& integers, const 
   for (uint64_t row = 0; row < wanted.rows; ++row) out.scales[row] = scales[one ? 0 : row];
   if (integers.zeros == nullptr) return {};
   std::vector<int> stored;
-  PREPACK_TRY(ReadVector(source, integers, one ? 0 : wanted.n0, one ? 1 : wanted.rows, stored));
+  PREPACK_TRY(ReadNumbers(source, integers, *integers.zeros,
+                          {0, 1, one ? 0 : wanted.n0, one ? 1 : wanted.rows}, stored));
   zeros.resize(wanted.rows);
   for (uint64_t row = 0; row < wanted.rows; ++row) zeros[row] = stored[one ? 0 : row];
   return {};

@@ -1,6 +1,7 @@
 prepack_add_tests(container
   checkpoint_test.cpp
   hub_cache_test.cpp
+  json_child_test.cpp
   json_strict_test.cpp
   json_writer_test.cpp
   model_config_test.cpp

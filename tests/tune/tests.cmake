@@ -1,5 +1,4 @@
 prepack_add_tests(tune
-  child_test.cpp
   choose_test.cpp
   cpu_hint_test.cpp
   cpus_test.cpp

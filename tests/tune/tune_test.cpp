@@ -14,6 +14,7 @@
 #include "prepack/container/safetensors_writer.h"
 #include "prepack/gemm/engine.h"
 #include "prepack/tune/kernel_times.h"
+#include "prepack/io/scratch_folder.h"
 #include "prepack/tune/sample_folder.h"
 #include "status_matchers.h"
 #include "tune_example.h"
@@ -360,7 +361,7 @@ TEST_CASE("bf16 is a candidate where the model fits into memory so") {
 size_t ScratchFoldersIn(const std::filesystem::path& folder) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    count += entry.path().filename().string().starts_with("prepack-tune-") ? 1 : 0;
+    count += entry.path().filename().string().starts_with("prepack-") ? 1 : 0;
   }
   return count;
 }

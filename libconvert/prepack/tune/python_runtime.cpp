@@ -24,7 +24,7 @@
 #include <utility>
 
 #include "prepack/container/json_fields.h"
-#include "prepack/tune/child.h"
+#include "prepack/container/json_child.h"
 #include "prepack/tune/runtime.h"
 
 namespace prepack {

@@ -1,9 +1,6 @@
 #include "prepack/tune/sample_folder.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "prepack/base/memory.h"
+#include "prepack/base/progress.h"
 #include "prepack/container/json.h"
 #include "prepack/container/safetensors_writer.h"
 #include "prepack/io/file.h"
@@ -67,26 +65,6 @@ Status WriteTensors(const Checkpoint& checkpoint, const std::vector<const Stored
 }
 
 }  // namespace
-
-Result<ScratchFolder> ScratchFolder::Create() {
-  std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-  if (error) return SystemError("TMPDIR", "there is no folder for temporary files", error.value());
-  std::string name = (parent / "prepack-tune-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    return SystemError(parent.string(), "cannot make a temporary folder", errno);
-  }
-  return ScratchFolder(name);
-}
-
-ScratchFolder::ScratchFolder(ScratchFolder&& other) noexcept
-    : path_(std::exchange(other.path_, {})) {}
-
-ScratchFolder::~ScratchFolder() {
-  if (path_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 Status WriteSample(const Checkpoint& checkpoint, std::span<const QuantizedLinear* const> modules,
                    const std::filesystem::path& to) {

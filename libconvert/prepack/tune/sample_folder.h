@@ -8,29 +8,11 @@
 #include <span>
 #include <string_view>
 
-#include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
-
-// A folder with a name of its own, in the system's folder for temporary files (TMPDIR).
-class ScratchFolder {
- public:
-  static Result<ScratchFolder> Create();
-  ScratchFolder(ScratchFolder&& other) noexcept;
-  ScratchFolder& operator=(ScratchFolder&&) = delete;
-  ~ScratchFolder();
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  explicit ScratchFolder(std::filesystem::path path) : path_(std::move(path)) {}
-
-  OrderlyEnd orderly_end_;  // a request to stop waits until the folder is removed
-  std::filesystem::path path_;
-};
 
 // Writes the modules' tensors, biases included, and the configs of the checkpoint into the new
 // folder `to`.

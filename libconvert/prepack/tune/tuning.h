@@ -19,7 +19,7 @@
 #include "prepack/tune/accuracy.h"
 #include "prepack/tune/kernel_times.h"
 #include "prepack/tune/kinds.h"
-#include "prepack/tune/sample_folder.h"
+#include "prepack/io/scratch_folder.h"
 #include "prepack/tune/tune.h"
 #include "prepack/tune/variants.h"
 #include "prepack/verify/second/decoder.h"

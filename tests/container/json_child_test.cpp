@@ -1,4 +1,4 @@
-#include "prepack/tune/child.h"
+#include "prepack/container/json_child.h"
 
 #include <chrono>
 #include <string>

@@ -1,5 +1,5 @@
-#ifndef PREPACK_TUNE_CHILD_H_
-#define PREPACK_TUNE_CHILD_H_
+#ifndef PREPACK_CONTAINER_JSON_CHILD_H_
+#define PREPACK_CONTAINER_JSON_CHILD_H_
 
 // A program that answers questions: a JSON object in a line for each, on its standard input and
 // output. What it writes to its standard error is kept, to be quoted when it fails.
@@ -51,4 +51,4 @@ class Child {
 
 }  // namespace prepack
 
-#endif  // PREPACK_TUNE_CHILD_H_
+#endif  // PREPACK_CONTAINER_JSON_CHILD_H_

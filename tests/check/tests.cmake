@@ -4,6 +4,7 @@ prepack_add_tests(check
   damage_test.cpp
   data_test.cpp
   experts_test.cpp
+  gguf_test.cpp
   hidden_channels_test.cpp
   junit_test.cpp
   missing_modules_test.cpp

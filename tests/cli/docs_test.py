@@ -43,6 +43,7 @@ STAND_INS = {
     "float-bf16": ROOT / "fixtures" / "float-bf16",
     "SOURCE": CHECKPOINTS / "ct-w4a16-g32-asym",
     "model": CHECKPOINTS / "ct-w4a16-g32-asym",
+    "model.gguf": ROOT / "fixtures" / "gguf" / "model.gguf",
 }
 
 # What cannot run here: why, and patterns of whole commands. Options of prepack in them are held against
@@ -220,7 +221,8 @@ class Page:
         named = {path.name: path for path in CHECKPOINTS.iterdir()} | STAND_INS
         words = {w for block in self.blocks for line in block.lines for w in re.split(r"[^\w.-]", line)}
         for name in words & set(named):
-            shutil.copytree(named[name], self.folder / name)
+            copy = shutil.copytree if named[name].is_dir() else shutil.copy
+            copy(named[name], self.folder / name)
         for path in (ROOT / "integrations" / "python" / "examples").iterdir():
             shutil.copy(path, self.folder)
 

@@ -9,12 +9,14 @@
 #include <optional>
 
 #include "command.h"
+#include "inspect_gguf.h"
 #include "inspect_places.h"
 #include "inspect_summary.h"
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
+#include "prepack/gguf/model.h"
 #include "prepack/inspect/inspect.h"
 #include "prepack/io/file.h"
 #include "table.h"
@@ -212,7 +214,36 @@ Result<ModuleArrays> ArraysOf(const InspectCommand& options) {
   return WriteModuleArrays(folder, options.arrays, options.into);
 }
 
+// What is asked of modules has no answer in a GGUF file, which knows tensors only.
+Status CheckGgufOptions(const InspectCommand& options) {
+  const bool of_modules = !options.module.empty() || options.modules || !options.find.empty() ||
+                          !options.at.empty() || !options.layout.empty() ||
+                          !options.values.empty() || !options.arrays.empty() ||
+                          !options.html.empty();
+  if (!of_modules) return {};
+  return Usage("inspect", "this option is not for GGUF files")
+      .Expected("--tensors or --json")
+      .Hint("Without options, inspect shows metadata and types");
+}
+
+ExitCodeValue RunInspectGguf(const InspectCommand& options) {
+  if (const Status status = CheckGgufOptions(options); !status.ok()) return Fail(status);
+  const Result<gguf::Model> model = gguf::Model::Open(options.path);
+  if (!model.ok()) return Fail(model.status());
+  if (options.common.json) {
+    const Result<Json> json = GgufJson(*model);
+    if (!json.ok()) return Fail(json.status());
+    PrintJson(*json);
+    return kExitDone;
+  }
+  const Result<std::string> text = GgufText(*model, options.tensors);
+  if (!text.ok()) return Fail(text.status());
+  if (!options.common.quiet) Print(*text);
+  return kExitDone;
+}
+
 ExitCodeValue RunInspect(const InspectCommand& options) {
+  if (gguf::IsGguf(options.path)) return RunInspectGguf(options);
   if (!options.arrays.empty()) {
     return Show(options.common, ArraysOf(options), ArraysText,
                 [&](const ModuleArrays& arrays) { return ArraysJson(options.path, arrays); });
@@ -284,7 +315,7 @@ void AddArrays(CLI::App& command, InspectCommand& options) {
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<InspectCommand>();
   CLI::App* command = AddCommand(
-      app, "inspect", "Show what a checkpoint, packed folder or .safetensors file holds",
+      app, "inspect", "Show what a checkpoint, packed folder, .safetensors or .gguf file holds",
       options->common,
       {.examples =
            "  prepack inspect Llama-3-8B-W4A16\n"
@@ -300,9 +331,9 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
   command
-      ->add_option(
-          "PATH", options->path,
-          "Folder or .safetensors file, or ORG/NAME[@REVISION] of a model in the local hub cache")
+      ->add_option("PATH", options->path,
+                   "Folder, .safetensors or .gguf file, or ORG/NAME[@REVISION] of a model in the "
+                   "local hub cache")
       ->required();
   command
       ->add_option("--module", options->module,

@@ -26,6 +26,8 @@ NAMES = {
     ("diff", "element"): "DiffElement",
     ("verify", "regression"): "VerifyRegression",
     ("inspect", "statistics"): "ModuleStatistics",
+    ("inspect", "files"): "InspectFile",
+    ("inspect-gguf", "files"): "InspectFile",
     ("message", "error"): "ErrorMessage",
     ("message", "note"): "NoteMessage",
     ("message", "progress"): "Progress",

@@ -5,7 +5,9 @@
 
 #include <string>
 
+#include "prepack/base/status.h"
 #include "prepack/check/data_check.h"
+#include "prepack/gguf/model.h"
 #include "prepack/packed/measurements.h"
 
 namespace prepack {
@@ -25,6 +27,9 @@ PartIdentity IdentityOfCheck(const CheckOptions& options) {
 }
 
 Status NeedsData(const CheckOptions& options) {
+  if (gguf::IsGguf(options.source)) {
+    return Usage("--part", "a check of a GGUF model has no parts").Hint("Check it on one machine");
+  }
   if (!options.headers_only) return {};
   return Usage("--headers", "a check of headers has no parts: it takes milliseconds");
 }

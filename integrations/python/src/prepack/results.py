@@ -568,6 +568,52 @@ class InspectFind(Document):
 
 
 @dataclass(frozen=True)
+class InspectGgufMetadata(Record):
+    key: str
+    type: str
+    value: Optional[Union[str, int, float, bool]] = None
+    bytes: Optional[int] = None
+    element: Optional[str] = None
+    count: Optional[int] = None
+    first: Optional[Tuple[str, ...]] = None
+
+
+@dataclass(frozen=True)
+class InspectGgufType(Record):
+    type: str
+    tensors: int
+    weights: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class InspectGgufTensor(Record):
+    name: str
+    type: str
+    dims: Tuple[int, ...]
+    file: str
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class InspectGguf(Document):
+    """Result of prepack inspect FILE.gguf --json."""
+
+    kind: Literal["prepack-inspect-gguf"]
+    version: Literal[1]
+    prepack_version: str
+    path: str
+    gguf_version: int
+    alignment: int
+    architecture: Optional[str]
+    files: Tuple[InspectFile, ...]
+    metadata: Tuple[InspectGgufMetadata, ...]
+    types: Tuple[InspectGgufType, ...]
+    tensors: Tuple[InspectGgufTensor, ...]
+
+
+@dataclass(frozen=True)
 class DrawnModule(Record):
     path: str
     form: str
@@ -1052,6 +1098,7 @@ DOCUMENTS = {
     "prepack-inspect-arrays": InspectArrays,
     "prepack-inspect-at": InspectAt,
     "prepack-inspect-find": InspectFind,
+    "prepack-inspect-gguf": InspectGguf,
     "prepack-inspect-layout": InspectLayout,
     "prepack-inspect-values": InspectValues,
     "prepack-measured": Measured,

@@ -3,6 +3,7 @@ prepack_add_tests(convert
   damaged_journal_test.cpp
   every_fault_test.cpp
   flush_test.cpp
+  gguf/pack_blocks_test.cpp
   headers_only_test.cpp
   journal_test.cpp
   manifest_test.cpp

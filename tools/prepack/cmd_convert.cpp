@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "command.h"
+#include "gguf_commands.h"
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/convert/convert.h"
@@ -30,6 +31,7 @@ struct ConvertCommand {
   std::string source;
   std::string output;
   PlanFlags flags;
+  GgufFlags gguf;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
   std::string part = "1/1";
@@ -129,7 +131,32 @@ void PrintConversion(const ConvertReport& report, const ConvertOptions& options,
   }
 }
 
+// A GGUF file is made in one piece.
+Status CheckWholeFile(const ConvertCommand& command) {
+  const std::map<std::string_view, bool> given = {{"--part", command.part != "1/1"},
+                                                  {"--resume", command.resume},
+                                                  {"--verify", command.verify}};
+  for (const auto& [option, is_given] : given) {
+    if (is_given) return Usage(option, "this option is not for --target gguf");
+  }
+  return {};
+}
+
+ExitCodeValue RunGguf(const ConvertCommand& command) {
+  if (const Status status = CheckWholeFile(command); !status.ok()) return Fail(status);
+  Result<gguf::PlanOptions> plan = command.gguf.ToOptions(command.source, command.flags);
+  if (!plan.ok()) return Fail(plan.status());
+  return RunConvertGguf({.plan = *std::move(plan),
+                         .output = command.output,
+                         .jobs = command.jobs,
+                         .memory_limit = command.memory_limit,
+                         .replace = command.force,
+                         .flush = !command.no_flush},
+                        command.common);
+}
+
 ExitCodeValue RunConvert(const ConvertCommand& command) {
+  if (command.flags.target == kGgufTarget) return RunGguf(command);
   Result<ConvertOptions> options = OptionsOf(command);
   if (!options.ok()) return Fail(options.status());
   VerifyOptions verify;
@@ -175,10 +202,11 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                    "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
        .notes = "prepack never changes the source. The output appears whole or not at all."});
   command->add_option("SRC", options->source, kCheckpointArgument)->required();
-  command->add_option("-o,--output", options->output, "Output folder")
+  command->add_option("-o,--output", options->output, "Output folder; for gguf, the file")
       ->required()
       ->type_name("OUT");
   options->flags.AddTo(*command);
+  options->gguf.AddTo(*command);
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "command.h"
+#include "gguf_commands.h"
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/base/parallel.h"
@@ -24,6 +25,7 @@ struct PlanCommand {
   CommonOptions common;
   std::string source;
   PlanFlags flags;
+  GgufFlags gguf;
 };
 
 // Modules that are alike: the first of them, and how many there are.
@@ -184,6 +186,10 @@ std::string NotesText(const std::vector<SchemeNotes>& notes) {
 }
 
 ExitCodeValue RunPlan(const PlanCommand& options) {
+  if (options.flags.target == kGgufTarget) {
+    const Result<gguf::PlanOptions> plan = options.gguf.ToOptions(options.source, options.flags);
+    return plan.ok() ? RunPlanGguf(*plan, options.common) : Fail(plan.status());
+  }
   const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
@@ -219,6 +225,7 @@ void AddPlan(CLI::App& app, ExitCodeValue& exit_code) {
        .notes = "Ends with 5 if convert would refuse the checkpoint."});
   command->add_option("SRC", options->source, kCheckpointArgument)->required();
   options->flags.AddTo(*command);
+  options->gguf.AddTo(*command);
   command->callback([options, &exit_code] {
     exit_code = WithModels({&options->source}, [&] { return RunPlan(*options); });
   });

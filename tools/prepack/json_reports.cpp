@@ -19,18 +19,6 @@
 namespace prepack::cli {
 namespace {
 
-Json FindingsJson(const std::vector<Finding>& findings) {
-  Json json = Json::array();
-  for (const Finding& finding : findings) {
-    Json one = {{"id", finding.id},       {"severity", SeverityName(finding.severity)},
-                {"where", finding.where}, {"message", finding.message},
-                {"hint", finding.hint},   {"more", finding.more}};
-    if (finding.accepted) one["accepted"] = true;
-    json.push_back(std::move(one));
-  }
-  return json;
-}
-
 Json RuntimeJson(const std::vector<RuntimeChoice>& choices) {
   Json json = Json::array();
   for (const RuntimeChoice& choice : choices) {
@@ -222,6 +210,18 @@ Json ModuleDiffJson(const ModuleDiff& diff) {
 }
 
 }  // namespace
+
+Json FindingsJson(const std::vector<Finding>& findings) {
+  Json json = Json::array();
+  for (const Finding& finding : findings) {
+    Json one = {{"id", finding.id},       {"severity", SeverityName(finding.severity)},
+                {"where", finding.where}, {"message", finding.message},
+                {"hint", finding.hint},   {"more", finding.more}};
+    if (finding.accepted) one["accepted"] = true;
+    json.push_back(std::move(one));
+  }
+  return json;
+}
 
 Json JsonNumber(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);

@@ -24,6 +24,8 @@ Json JsonDocument(std::string_view kind);
 // Null in place of what JSON has no number for: infinity, NaN, and none at all.
 Json JsonNumber(const std::optional<double>& value);
 
+Json FindingsJson(const std::vector<Finding>& findings);
+
 Json ConvertJson(const ConvertReport& report, const std::string& source);
 Json MergeJson(const MergeReport& report, const std::string& output);
 // Those that have an entry for every module or tensor are written piece by piece.

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "command.h"
+#include "gguf_commands.h"
 #include "prepack/doctor/machine.h"
 #include "prepack/io/file.h"
 #include "prepack/layouts/table.h"
@@ -73,6 +74,7 @@ namespace {
 std::vector<std::string> TargetNames() {
   std::vector<std::string> names;
   for (const Target& target : AllTargets()) names.emplace_back(target.id);
+  names.emplace_back(kGgufTarget);
   return names;
 }
 

@@ -208,13 +208,6 @@ ScaleDTypes DTypesOf(const Layout& layout, const PackRequest& request) {
   return {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)};
 }
 
-// The number of FP8 that gives the scale under the global one.
-float BelowGlobal(const GlobalScale& global, float scale) {
-  const double wanted = global.divides ? static_cast<double>(scale) * global.value
-                                       : static_cast<double>(scale) / global.value;
-  return RoundTo(DType::kF8E4M3, static_cast<float>(wanted));
-}
-
 // Replaces scales by the numbers of FP8 below the global one. The index of the first that has none,
 // else their number.
 uint64_t TakeGlobal(const GlobalScale& global, std::span<float> scales) {
@@ -356,6 +349,12 @@ void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t row
   }
   UnpackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows), packed,
                    scales);
+}
+
+float BelowGlobal(const GlobalScale& global, float scale) {
+  const double wanted = global.divides ? static_cast<double>(scale) * global.value
+                                       : static_cast<double>(scale) / global.value;
+  return RoundTo(DType::kF8E4M3, static_cast<float>(wanted));
 }
 
 GlobalScale PackedGlobalScale(const Layout& layout, const GlobalScale& source) {

@@ -55,6 +55,8 @@ void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t row
                   std::span<const std::byte> packed, std::span<float> scales,
                   const GlobalScale& global = {});
 
+// The number of FP8 that gives the scale under the global one, or the nearest there is.
+float BelowGlobal(const GlobalScale& global, float scale);
 // The global scale as the layout stores it. Where one convention divides and the other multiplies,
 // it is the reciprocal, rounded to f32.
 GlobalScale PackedGlobalScale(const Layout& layout, const GlobalScale& source);

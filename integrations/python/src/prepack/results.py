@@ -124,6 +124,40 @@ class Convert(Document):
 
 
 @dataclass(frozen=True)
+class ConvertGgufType(Record):
+    tensors: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ConvertGgufRounded(Record):
+    scales: int
+    minima: int
+    weights: int
+
+
+@dataclass(frozen=True)
+class ConvertGguf(Document):
+    """Result of prepack convert --target gguf --json."""
+
+    kind: Literal["prepack-convert-gguf"]
+    version: Literal[1]
+    prepack_version: str
+    source: str
+    output: str
+    format: str
+    converter_class: str
+    tokenizer: bool
+    types: Dict[str, ConvertGgufType]
+    floats: Dict[str, str]
+    rounded: Dict[str, ConvertGgufRounded]
+    left_out: Tuple[str, ...]
+    source_bytes: int
+    output_bytes: int
+    findings: Tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
 class DiffSide(Record):
     description: str
     shape: Tuple[int, ...]
@@ -783,6 +817,32 @@ class Plan(Document):
 
 
 @dataclass(frozen=True)
+class PlanGgufTensor(Record):
+    name: str
+    type: str
+    dims: Tuple[int, ...]
+    bytes: int
+    origin: str
+    pieces: int
+
+
+@dataclass(frozen=True)
+class PlanGguf(Document):
+    """Result of prepack plan --target gguf --json."""
+
+    kind: Literal["prepack-plan-gguf"]
+    version: Literal[1]
+    prepack_version: str
+    source: str
+    converter_class: str
+    tokenizer: bool
+    floats: Dict[str, str]
+    left_out: Tuple[str, ...]
+    bytes: int
+    tensors: Tuple[PlanGgufTensor, ...]
+
+
+@dataclass(frozen=True)
 class TargetsScale(Record):
     dtype: str
     values: str
@@ -1092,6 +1152,7 @@ class Verify(Document):
 DOCUMENTS = {
     "prepack-check": Check,
     "prepack-convert": Convert,
+    "prepack-convert-gguf": ConvertGguf,
     "prepack-diff": Diff,
     "prepack-doctor": Doctor,
     "prepack-inspect": Inspect,
@@ -1107,6 +1168,7 @@ DOCUMENTS = {
     "prepack-note": NoteMessage,
     "prepack-progress": Progress,
     "prepack-plan": Plan,
+    "prepack-plan-gguf": PlanGguf,
     "prepack-targets": Targets,
     "prepack-tune": Tune,
     "prepack-verify": Verify,

@@ -1,0 +1,61 @@
+#ifndef PREPACK_CONVERT_GGUF_CONVERT_H_
+#define PREPACK_CONVERT_GGUF_CONVERT_H_
+
+// A quantized checkpoint as a GGUF file with the same weights. llama.cpp's own converter says what
+// the file holds (converter.h); the weights go from the checkpoint into blocks of ggml as they are
+// (writer.h). The file appears whole or not at all, and beside it its manifest, whose hash is in
+// the file's metadata.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/convert/gguf/options.h"
+#include "prepack/convert/gguf/pack_blocks.h"
+#include "prepack/convert/gguf/sources.h"
+#include "prepack/formats/finding.h"
+
+namespace prepack::gguf {
+
+struct ConvertOptions {
+  PlanOptions plan;
+  std::filesystem::path output;  // the file
+  unsigned jobs = 0;             // threads; 0: one per CPU
+  uint64_t memory_limit = 0;     // of anonymous memory, in bytes; 0: none
+  bool replace = false;          // an existing GGUF file may be replaced
+  bool flush = true;             // see prepack::ConvertOptions
+};
+
+struct TypeCount {
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+};
+
+struct ConvertReport {
+  std::filesystem::path output;
+  std::string format;
+  std::string converter_class;
+  bool has_tokenizer = false;
+  std::map<std::string, TypeCount> types;
+  std::vector<NotHeld> floats;             // modules that became floats
+  std::map<std::string, Rounded> rounded;  // tensor → what was not exact
+  std::vector<std::string> left_out;       // tensors of the checkpoint
+  uint64_t source_bytes = 0;
+  uint64_t output_bytes = 0;
+  std::vector<Finding> findings;
+};
+
+// The manifest of a GGUF file lies beside it.
+std::filesystem::path ManifestOf(const std::filesystem::path& file);
+
+// Fails with nothing visible at the output path.
+Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress);
+
+}  // namespace prepack::gguf
+
+#endif  // PREPACK_CONVERT_GGUF_CONVERT_H_

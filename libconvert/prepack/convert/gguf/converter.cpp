@@ -1,0 +1,171 @@
+#include "prepack/convert/gguf/converter.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "prepack/base/dtype.h"
+#include "prepack/container/json_fields.h"
+#include "prepack/convert/gguf/trace.h"
+#include "prepack/io/file.h"
+#include "prepack/model/dequantized_linear.h"
+
+namespace prepack::gguf {
+namespace {
+
+constexpr double kPatience = 3600;  // s: a model of a trillion weights takes minutes
+constexpr uint64_t kFloatRows = 64;
+
+std::string Quoted(std::string_view text) {
+  return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string ShapeOf(const Source& source) {
+  const uint64_t n = source.rows_of_module();
+  const uint64_t k = source.modules.front()->k();
+  if (!source.transposed) return fmt::format("[{}, {}]", n, k);
+  return fmt::format("[{}, {}, {}]", source.modules.size(), n, k);
+}
+
+class Asking {
+ public:
+  Asking(const Checkpoint& checkpoint, const Sources& sources, const PlanOptions& options,
+         const std::filesystem::path& scratch)
+      : checkpoint_(checkpoint), sources_(sources), options_(options), scratch_(scratch) {
+    answer_.files = {.plan = scratch / "plan.json",
+                     .metadata = scratch / "metadata.gguf",
+                     .values = scratch / "values.bin"};
+  }
+
+  Result<ConverterAnswer> Ask() {
+    PREPACK_TRY_ASSIGN(Json first, AskOnce());
+    const Json* needs = JsonMember(first, "needs");
+    if (needs == nullptr) return Take(first);
+    PREPACK_TRY(WriteFloats(*needs));
+    PREPACK_TRY_ASSIGN(const Json second, AskOnce());
+    return Take(second);
+  }
+
+ private:
+  // A new process for each question: the converter keeps what it has seen.
+  Result<Json> AskOnce() {
+    const std::filesystem::path question = scratch_ / "question.json";
+    std::filesystem::remove(question);
+    PREPACK_TRY(WriteQuestion(question));
+    PREPACK_TRY_ASSIGN(
+        Child child,
+        Child::Start({.arguments = {options_.python.string(), "-c", std::string(kTraceScript)},
+                      .environment = {{"HF_HUB_OFFLINE", "1"}}}));
+    PREPACK_TRY_ASSIGN(Json answer, child.Ask({{"question", question.string()}}, kPatience));
+    const Json* error = JsonMember(answer, "error");
+    if (error == nullptr) return answer;
+    return Unsupported(options_.llama_cpp.string(),
+                       "llama.cpp's converter does not convert this model")
+        .Found(error->is_string() ? error->get<std::string>() : ShowJson(*error))
+        .Hint("Does convert_hf_to_gguf.py of the same llama.cpp convert the unquantized model?");
+  }
+
+  Status WriteQuestion(const std::filesystem::path& path) {
+    PREPACK_TRY_ASSIGN(TextFile file, TextFile::Create(path));
+    std::vector<std::string> side_files;
+    for (const std::string& name : checkpoint_.side_files()) {
+      if (!checkpoint_.side_configs().contains(name) || name == "params.json") {
+        side_files.push_back(Quoted(name));
+      }
+    }
+    file.Append(fmt::format(
+        "{{\"llama_cpp\": {}, \"model\": {}, \"metadata\": {}, \"plan\": {}, \"values\": {}, "
+        "\"tokenizer\": {}, \"side_files\": [{}], \"tensors\": [",
+        Quoted(options_.llama_cpp.string()), Quoted(checkpoint_.path().string()),
+        Quoted(answer_.files.metadata.string()), Quoted(answer_.files.plan.string()),
+        Quoted(answer_.files.values.string()), options_.tokenizer, fmt::join(side_files, ", ")));
+    for (size_t i = 0; i < sources_.sources.size(); ++i) {
+      file.Append(i == 0 ? "\n" : ",\n");
+      file.Append(Entry(i));
+    }
+    file.Append("]}\n");
+    return file.Finish();
+  }
+
+  std::string Entry(size_t index) const {
+    const Source& source = sources_.sources[index];
+    if (source.plain != nullptr) {
+      const StoredTensor& tensor = *source.plain;
+      return fmt::format(
+          R"({{"name": {}, "shape": [{}], "dtype": "{}", "file": {}, "offset": {}}})",
+          Quoted(source.name), fmt::join(tensor.shape, ", "), DTypeName(tensor.dtype),
+          Quoted(checkpoint_.files()[tensor.file].file.path().string()), tensor.offset);
+    }
+    std::string entry = fmt::format(R"({{"name": {}, "shape": {}, "transposed": {})",
+                                    Quoted(source.name), ShapeOf(source), source.transposed);
+    if (!source.types.empty()) {
+      entry += fmt::format(R"(, "type": "{}")", InfoOf(source.types.front()).name);
+    }
+    if (const auto floats = floats_.find(source.name); floats != floats_.end()) {
+      entry += fmt::format(R"(, "dtype": "F32", "file": {}, "offset": 0)",
+                           Quoted(floats->second.string()));
+    }
+    return entry + "}";
+  }
+
+  // A file of F32 for each source that the converter computes with.
+  Status WriteFloats(const Json& needs) {
+    std::set<std::string> names;
+    for (const Json& name : needs) {
+      if (name.is_string()) names.insert(name.get<std::string>());
+    }
+    for (const Source& source : sources_.sources) {
+      if (source.modules.empty() || !names.contains(source.name)) continue;
+      const std::filesystem::path path = scratch_ / fmt::format("floats-{}.bin", floats_.size());
+      PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
+      uint64_t offset = 0;
+      for (const QuantizedLinear* linear : source.modules) {
+        PREPACK_TRY(WriteModule(*linear, file, offset));
+      }
+      floats_.emplace(source.name, path);
+    }
+    return {};
+  }
+
+  static Status WriteModule(const QuantizedLinear& linear, File& file, uint64_t& offset) {
+    DequantizeBuffers buffers;
+    std::vector<float> weights;
+    for (uint64_t n0 = 0; n0 < linear.n(); n0 += kFloatRows) {
+      const uint64_t rows = std::min(kFloatRows, linear.n() - n0);
+      weights.resize(rows * linear.k());
+      PREPACK_TRY(DequantizeRows(linear, n0, rows, buffers, weights));
+      PREPACK_TRY(file.WriteAt(offset, std::as_bytes(std::span(weights))));
+      offset += weights.size() * sizeof(float);
+    }
+    return {};
+  }
+
+  Result<ConverterAnswer> Take(const Json& answer) {
+    Status status;
+    JsonFields fields(answer, options_.llama_cpp.string(), status);
+    answer_.has_tokenizer = fields.Bool("tokenizer");
+    answer_.converter_class = fields.Text("class");
+    if (!status.ok()) return status;
+    return answer_;
+  }
+
+  const Checkpoint& checkpoint_;
+  const Sources& sources_;
+  const PlanOptions& options_;
+  const std::filesystem::path& scratch_;
+  std::map<std::string, std::filesystem::path> floats_;
+  ConverterAnswer answer_;
+};
+
+}  // namespace
+
+Result<ConverterAnswer> AskConverter(const Checkpoint& checkpoint, const Sources& sources,
+                                     const PlanOptions& options,
+                                     const std::filesystem::path& scratch) {
+  return Asking(checkpoint, sources, options, scratch).Ask();
+}
+
+}  // namespace prepack::gguf

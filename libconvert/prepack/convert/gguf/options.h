@@ -1,0 +1,26 @@
+#ifndef PREPACK_CONVERT_GGUF_OPTIONS_H_
+#define PREPACK_CONVERT_GGUF_OPTIONS_H_
+
+#include <filesystem>
+
+#include "prepack/formats/accepted.h"
+
+namespace prepack::gguf {
+
+// What decides the contents of a GGUF file.
+struct PlanOptions {
+  std::filesystem::path source;
+  std::filesystem::path llama_cpp;  // its sources, which have the converter
+  std::filesystem::path python;     // the program that runs the converter
+  // Nothing is rounded: types that hold everything are taken, and where a scale would have to be
+  // rounded nevertheless, the conversion fails.
+  bool exact = false;
+  // A module that no type holds becomes floats; else it is refused.
+  bool dequantize = false;
+  bool tokenizer = true;  // false: the file gets none
+  AcceptedFindings accepted = {};
+};
+
+}  // namespace prepack::gguf
+
+#endif  // PREPACK_CONVERT_GGUF_OPTIONS_H_

@@ -1,0 +1,245 @@
+#include "prepack/convert/gguf/pack_blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/layouts/parameters.h"
+
+namespace prepack::gguf {
+namespace {
+
+using enum GgmlType;
+
+constexpr uint32_t kHalf = 16;
+
+// What a type can hold of integers: codes less their zero points, or codes over a minimum.
+struct IntegerRange {
+  GgmlType type;
+  int low = 0;
+  int high = 0;
+  bool has_minimum = false;
+};
+
+constexpr std::array<IntegerRange, 5> kIntegers = {{{kQ4_0, -8, 7},
+                                                    {kQ4_1, 0, 15, true},
+                                                    {kQ5_0, -16, 15},
+                                                    {kQ5_1, 0, 31, true},
+                                                    {kQ8_0, -128, 127}}};
+
+const IntegerRange* RangeOf(GgmlType type) {
+  const auto* it = std::ranges::find(kIntegers, type, &IntegerRange::type);
+  return it == kIntegers.end() ? nullptr : it;
+}
+
+// The integers that codes of the scheme mean, without their zero points where the type has a
+// minimum.
+std::pair<int, int> IntegersOf(const Scheme& scheme, bool over_minimum) {
+  const int codes = 1 << scheme.bits;
+  if (scheme.code == CodeType::kS8) return {-codes / 2, codes / 2 - 1};
+  if (over_minimum) return {0, codes - 1};
+  if (scheme.symmetric) return {-codes / 2, codes / 2 - 1};
+  return {1 - codes, codes - 1};
+}
+
+std::string WhyNotInteger(const IntegerRange& range, const Scheme& scheme) {
+  const std::string_view name = InfoOf(range.type).name;
+  if (IsFloatCode(scheme.code) || scheme.code == CodeType::kBF16) {
+    return fmt::format("{} holds integers", name);
+  }
+  if (range.has_minimum && scheme.code == CodeType::kS8) {
+    return fmt::format("{} has a minimum, which signed codes lack", name);
+  }
+  const auto [low, high] = IntegersOf(scheme, range.has_minimum);
+  if (low >= range.low && high <= range.high) return "";
+  return fmt::format("the weights are integers from {} to {}, and {} holds {} to {}", low, high,
+                     name, range.low, range.high);
+}
+
+uint16_t StoreHalf(float value, std::byte* out) {
+  const uint16_t bits = F32ToF16(value);
+  std::memcpy(out, &bits, sizeof bits);
+  return bits;
+}
+
+bool IsRounded(uint16_t bits, float value) {
+  return F16ToF32(bits) != value;
+}
+
+// The byte j of 2·half codes, two per byte as in a panel, becomes code j below code j + half.
+void SplitHalves(const uint8_t* codes, uint32_t half, uint8_t* out) {
+  const uint8_t* high = codes + half / 2;
+  for (uint32_t i = 0; i < half / 2; ++i) {
+    out[2 * i] = static_cast<uint8_t>((codes[i] & 15U) | (high[i] & 15U) << 4);
+    out[2 * i + 1] = static_cast<uint8_t>(codes[i] >> 4 | (high[i] & 0xF0U));
+  }
+}
+
+// The integers of a block, from a panel of any kind of codes.
+void TakeIntegers(const Scheme& scheme, const uint8_t* codes, int zero_point, int* integers) {
+  for (uint32_t i = 0; i < 2 * kHalf; ++i) {
+    int code = 0;
+    if (IsNibble(scheme.code)) {
+      code = codes[i / 2] >> (4 * (i % 2)) & 15;
+    } else {
+      code = scheme.code == CodeType::kS8 ? static_cast<int8_t>(codes[i]) : codes[i];
+    }
+    integers[i] = code - zero_point;
+  }
+}
+
+void PutNibbles(const int* integers, int offset, uint8_t* out) {
+  for (uint32_t i = 0; i < kHalf; ++i) {
+    const auto low = static_cast<unsigned>(integers[i] + offset);
+    const auto high = static_cast<unsigned>(integers[kHalf + i] + offset);
+    out[i] = static_cast<uint8_t>((low & 15U) | (high & 15U) << 4);
+  }
+}
+
+void PutFiveBits(const int* integers, int offset, uint8_t* fifth, uint8_t* low) {
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < 2 * kHalf; ++i) {
+    bits |= (static_cast<unsigned>(integers[i] + offset) >> 4 & 1U) << i;
+  }
+  std::memcpy(fifth, &bits, sizeof bits);
+  PutNibbles(integers, offset, low);
+}
+
+void PutIntegers(GgmlType type, const int* integers, uint8_t* block) {
+  switch (type) {
+    case kQ4_0:
+      return PutNibbles(integers, 8, block + 2);
+    case kQ4_1:
+      return PutNibbles(integers, 0, block + 4);
+    case kQ5_0:
+      return PutFiveBits(integers, 16, block + 2, block + 6);
+    case kQ5_1:
+      return PutFiveBits(integers, 0, block + 4, block + 8);
+    default:
+      for (uint32_t i = 0; i < 2 * kHalf; ++i) block[2 + i] = static_cast<uint8_t>(integers[i]);
+  }
+}
+
+// Are the bytes of codes those of a block, but for their order?
+bool AreNibblesOfBlock(GgmlType type, const Scheme& scheme) {
+  if (type == kMXFP4 || type == kQ4_1) return IsNibble(scheme.code);
+  return type == kQ4_0 && scheme.code == CodeType::kU4 && scheme.bits == 4 && scheme.symmetric;
+}
+
+void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, const CodeRow& row,
+               uint64_t blocks, uint8_t* out) {
+  const uint8_t* codes = U8(row.codes.data());
+  if (AreNibblesOfBlock(type, scheme)) {
+    for (uint64_t b = 0; b < blocks; ++b) {
+      SplitHalves(codes + b * kHalf, kHalf, out + b * info.bytes + info.bytes - kHalf);
+    }
+    return;
+  }
+  if (type == kNVFP4) {
+    for (uint64_t b = 0; b < blocks; ++b) {
+      for (uint32_t i = 0; i < 4; ++i) {
+        SplitHalves(codes + b * 32 + 8ULL * i, 8, out + b * info.bytes + 4 + 8ULL * i);
+      }
+    }
+    return;
+  }
+  const bool over_minimum = RangeOf(type)->has_minimum;
+  const uint64_t block_codes = IsNibble(scheme.code) ? kHalf : 2 * kHalf;
+  std::array<int, size_t{2}* kHalf> integers = {};
+  for (uint64_t b = 0; b < blocks; ++b) {
+    const int zero = over_minimum ? 0 : row.zero_points[b * 32 / scheme.group_size];
+    TakeIntegers(scheme, codes + b * block_codes, zero, integers.data());
+    PutIntegers(type, integers.data(), out + b * info.bytes);
+  }
+}
+
+Status NoScale(std::string_view type, float scale) {
+  return Unsupported("", fmt::format("{} has no number for a scale", type))
+      .Found(fmt::format("{}", scale))
+      .Hint("--fallback dequantize stores the module as floats");
+}
+
+// The number of unsigned FP8 that is the scale under the global one.
+std::optional<uint8_t> UnsignedE4M3(const GlobalScale& global, float scale) {
+  const float below = BelowGlobal(global, scale);
+  const uint8_t bits = F32ToF8E4M3(below);
+  if ((bits & 0x80U) != 0 || bits == 0x7F || global.Apply(below) != scale) return std::nullopt;
+  return bits;
+}
+
+}  // namespace
+
+std::string WhyNotHeld(GgmlType type, const Scheme& scheme, uint64_t k) {
+  const GgmlTypeInfo& info = InfoOf(type);
+  if (type == kMXFP4 || type == kNVFP4) {
+    const uint64_t group = type == kMXFP4 ? 32 : 16;
+    if (scheme.code != CodeType::kF4E2M1 || scheme.group_size != group) {
+      return fmt::format("{} holds FP4 in groups of {}", info.name, group);
+    }
+  } else {
+    const IntegerRange* range = RangeOf(type);
+    if (range == nullptr) return fmt::format("prepack does not pack {}", info.name);
+    if (std::string why = WhyNotInteger(*range, scheme); !why.empty()) return why;
+    if (scheme.group_size < k && scheme.group_size % info.block != 0) {
+      return fmt::format("groups of {} are no multiple of {}, the block of {}", scheme.group_size,
+                         info.block, info.name);
+    }
+  }
+  if (k % info.block == 0) return "";
+  return fmt::format("K = {} is no multiple of {}, the block of {}", k, info.block, info.name);
+}
+
+RowPacker::RowPacker(GgmlType type, const Scheme& scheme, uint64_t k, const GlobalScale& global)
+    : type_(type),
+      info_(InfoOf(type)),
+      scheme_(scheme),
+      k_(k),
+      global_(global),
+      row_bytes_(k / info_.block * info_.bytes) {}
+
+Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const {
+  const bool has_minimum = type_ == kQ4_1 || type_ == kQ5_1;
+  const uint64_t group = std::min<uint64_t>(scheme_.group_size, k_);
+  for (uint64_t at = 0; at < k_; at += info_.block, out += info_.bytes) {
+    const bool first = at % group == 0;
+    const float scale = row.scales[at / group];
+    const uint16_t bits = StoreHalf(scale, out);
+    if (std::isinf(F16ToF32(bits))) return NoScale("f16", scale);
+    if (first && IsRounded(bits, scale)) ++rounded.scales;
+    if (!has_minimum) continue;
+    const float minimum = -(static_cast<float>(row.zero_points[at / group]) * scale);
+    const uint16_t minimum_bits = StoreHalf(minimum, out + 2);
+    if (std::isinf(F16ToF32(minimum_bits))) return NoScale("f16", minimum);
+    if (first && IsRounded(minimum_bits, minimum)) ++rounded.minima;
+  }
+  return {};
+}
+
+Status RowPacker::Pack(const CodeRow& row, std::byte* out, Rounded& rounded) const {
+  const uint64_t blocks = k_ / info_.block;
+  PackCodes(type_, info_, scheme_, row, blocks, U8(out));
+  if (type_ == kMXFP4) {
+    for (uint64_t b = 0; b < blocks; ++b) {
+      const uint8_t bits = F32ToF8E8M0(row.scales[b]);
+      if (F8E8M0ToF32(bits) != row.scales[b]) return NoScale("MXFP4", row.scales[b]);
+      out[b * info_.bytes] = static_cast<std::byte>(bits);
+    }
+    return {};
+  }
+  if (type_ == kNVFP4) {
+    for (uint64_t g = 0; g < row.scales.size(); ++g) {
+      const std::optional<uint8_t> bits = UnsignedE4M3(global_, row.scales[g]);
+      if (!bits) return NoScale("NVFP4", row.scales[g]);
+      out[g / 4 * info_.bytes + g % 4] = static_cast<std::byte>(*bits);
+    }
+    return {};
+  }
+  return PackScales(row, out, rounded);
+}
+
+}  // namespace prepack::gguf

@@ -1,0 +1,66 @@
+#ifndef PREPACK_CONVERT_GGUF_PLAN_H_
+#define PREPACK_CONVERT_GGUF_PLAN_H_
+
+// What a GGUF file of a model will hold: for every tensor its type, and where its rows come from.
+// Names, shapes and the order of rows are those of llama.cpp's converter (converter.h); types
+// follow from the codes.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "prepack/base/memory.h"
+#include "prepack/base/status.h"
+#include "prepack/convert/gguf/sources.h"
+#include "prepack/gguf/ggml_types.h"
+
+namespace prepack::gguf {
+
+// Rows of one source in an order of nested loops, the outermost first: row `first` plus the sum of
+// index · step.
+struct RowLoop {
+  uint64_t count = 0;
+  int64_t step = 0;
+};
+
+struct RowPiece {
+  size_t source = 0;
+  uint64_t first = 0;
+  FixedVector<RowLoop, 6> loops;
+
+  uint64_t rows() const;
+  // Row `index` of the piece, as a row of the source.
+  uint64_t Row(uint64_t index) const;
+};
+
+struct PlannedTensor {
+  std::string name;
+  GgmlType type = GgmlType::kF32;
+  Dims dims;
+  std::vector<RowPiece> rows;  // all rows of the tensor, in their order; or none:
+  uint64_t value_offset = 0;   // then its bytes are there in the file of values
+  std::vector<float> scales;   // then these are its values, if there are some
+
+  uint64_t bytes() const { return *BytesOf(type, dims); }
+  uint64_t row_count() const;
+};
+
+struct Plan {
+  Sources sources;
+  std::vector<PlannedTensor> tensors;  // in the order of the file
+  std::filesystem::path metadata;      // a GGUF file without tensors
+  std::filesystem::path values;        // what the converter has computed
+  std::string converter_class;         // "LlamaModel"
+  bool has_tokenizer = false;
+
+  uint64_t tensor_bytes() const;
+};
+
+// Asks the converter. `scratch` is an empty folder for what it writes.
+Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
+                      const PlanOptions& options, const std::filesystem::path& scratch);
+
+}  // namespace prepack::gguf
+
+#endif  // PREPACK_CONVERT_GGUF_PLAN_H_

@@ -1,0 +1,62 @@
+#ifndef PREPACK_CONVERT_GGUF_SOURCES_H_
+#define PREPACK_CONVERT_GGUF_SOURCES_H_
+
+// The tensors of a checkpoint as llama.cpp's converter is to see them: as if the model had never
+// been quantized. A source is a matrix of rows [N, K], which a GGUF tensor takes whole.
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/convert/gguf/options.h"
+#include "prepack/formats/format.h"
+#include "prepack/gguf/ggml_types.h"
+#include "prepack/model/quantized_linear.h"
+#include "prepack/packed/split_experts.h"
+
+namespace prepack::gguf {
+
+struct Source {
+  std::string name;  // "model.layers.0.mlp.down_proj.weight"
+  // One module, or the experts of a stack, which have equally many output channels each.
+  std::vector<const QuantizedLinear*> modules = {};
+  const StoredTensor* plain = nullptr;  // a tensor that is not quantized; then there are no modules
+  bool transposed = false;              // an unquantized model stores experts [E, K, N]
+  // The types that hold its codes, in order of preference; none: its rows become floats.
+  std::vector<GgmlType> types = {};
+
+  uint64_t rows_of_module() const { return modules.front()->n(); }
+  uint64_t rows() const;
+  uint64_t columns() const;
+};
+
+// Why a module becomes floats, or is refused.
+struct NotHeld {
+  std::string module;
+  std::string why;
+};
+
+struct Sources {
+  SplitModules split;           // that sources refer to
+  std::vector<Source> sources;  // those of codes first
+  std::vector<NotHeld> not_held;
+  std::vector<std::string> left_out;  // tensors that llama.cpp has no use for: scales of caches
+};
+
+// The types that hold all that a module is; if there is none, `why` says why not, for the type that
+// comes nearest.
+std::vector<GgmlType> TypesThatHold(const QuantizedLinear& linear, bool exact, std::string& why);
+
+// kUnsupported for a module that no type holds, unless it may become floats. Checkpoint and model
+// must outlive the result.
+Result<Sources> FindSources(const Checkpoint& checkpoint, const QuantizedModel& model,
+                            const PlanOptions& options);
+
+}  // namespace prepack::gguf
+
+#endif  // PREPACK_CONVERT_GGUF_SOURCES_H_

@@ -1,0 +1,317 @@
+#include "prepack/convert/gguf/writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/parallel.h"
+#include "prepack/convert/gguf/row_source.h"
+#include "prepack/gguf/keys.h"
+#include "prepack/packed/output_hash.h"
+
+namespace prepack::gguf {
+namespace {
+
+constexpr uint64_t kStripeRowWeights = uint64_t{1} << 21;
+// So many rows hold whole heads, whose rows the converter lets change places.
+constexpr uint64_t kMostStripeRows = 512;
+constexpr uint64_t kLeastStripeRows = 16;
+constexpr uint64_t kValueStripe = uint64_t{4} << 20;  // bytes
+// Rows that are read and not used, between some that are: up to so many times these.
+constexpr uint64_t kSparsest = 4;
+constexpr uint64_t kWritebackBytes = uint64_t{8} << 20;
+
+template <typename T>
+void AppendNumber(std::string& bytes, T number) {
+  char raw[sizeof number];
+  std::memcpy(raw, &number, sizeof number);
+  bytes.append(raw, sizeof raw);
+}
+
+void AppendText(std::string& bytes, std::string_view text) {
+  AppendNumber<uint64_t>(bytes, text.size());
+  bytes += text;
+}
+
+uint64_t StripeRows(uint64_t columns) {
+  const uint64_t rows = kStripeRowWeights / std::max<uint64_t>(columns, 1) / 16 * 16;
+  return std::clamp(rows, kLeastStripeRows, kMostStripeRows);
+}
+
+// A wanted row: where it comes from, and where it goes.
+struct WantedRow {
+  const RowSource* source = nullptr;
+  uint64_t row = 0;
+  uint64_t index = 0;
+};
+
+// One tensor while it is written.
+class TensorWork {
+ public:
+  TensorWork(const Checkpoint& checkpoint, const Plan& plan, const PlannedTensor& tensor)
+      : tensor_(tensor), row_bytes_(tensor.bytes() / std::max<uint64_t>(tensor.row_count(), 1)) {
+    for (const RowPiece& piece : tensor.rows) {
+      const Source& source = plan.sources.sources[piece.source];
+      auto& rows = sources_[piece.source];
+      if (rows == nullptr) rows = MakeRowSource(checkpoint, source, tensor.type);
+      pieces_.push_back({&piece, rows.get(), rows_});
+      rows_ += piece.rows();
+    }
+    stripe_rows_ = StripeRows(tensor.rows.empty() ? 1 : tensor.dims.front());
+  }
+
+  bool has_rows() const { return rows_ != 0; }
+  uint64_t stripes() const {
+    return has_rows() ? CeilDiv(rows_, stripe_rows_) : CeilDiv(tensor_.bytes(), kValueStripe);
+  }
+  uint64_t stripe_bytes() const { return has_rows() ? stripe_rows_ * row_bytes_ : kValueStripe; }
+
+  // Reads rows of the stripe into buffers.rows.
+  Status Read(uint64_t stripe, RowBuffers& buffers, Rounded& rounded) const {
+    const uint64_t first = stripe * stripe_rows_;
+    const uint64_t count = std::min(stripe_rows_, rows_ - first);
+    buffers.rows.resize(count * row_bytes_);
+    std::vector<WantedRow> wanted = RowsOf(first, count);
+    std::ranges::stable_sort(wanted, {},
+                             [](const WantedRow& row) { return std::pair(row.source, row.row); });
+    for (size_t begin = 0; begin < wanted.size();) {
+      const size_t end = EndOfRead(wanted, begin);
+      PREPACK_TRY(ReadTogether(std::span(wanted).subspan(begin, end - begin), buffers, rounded));
+      begin = end;
+    }
+    return {};
+  }
+
+ private:
+  struct PlacedPiece {
+    const RowPiece* piece;
+    const RowSource* source;
+    uint64_t before;  // rows in front of it
+  };
+
+  std::vector<WantedRow> RowsOf(uint64_t first, uint64_t count) const {
+    std::vector<WantedRow> rows;
+    rows.reserve(count);
+    auto place = std::ranges::upper_bound(pieces_, first, {}, &PlacedPiece::before) - 1;
+    for (uint64_t index = 0; index < count; ++index) {
+      while (first + index - place->before >= place->piece->rows()) ++place;
+      rows.push_back({place->source, place->piece->Row(first + index - place->before), index});
+    }
+    return rows;
+  }
+
+  // Rows that lie close enough together are read as one panel.
+  static size_t EndOfRead(const std::vector<WantedRow>& wanted, size_t begin) {
+    size_t end = begin + 1;
+    while (end < wanted.size() && wanted[end].source == wanted[begin].source &&
+           wanted[end].row - wanted[end - 1].row <= kSparsest) {
+      ++end;
+    }
+    return end;
+  }
+
+  Status ReadTogether(std::span<const WantedRow> wanted, RowBuffers& buffers,
+                      Rounded& rounded) const {
+    const uint64_t first = wanted.front().row;
+    const uint64_t rows = wanted.back().row - first + 1;
+    bool in_order = rows == wanted.size();
+    for (size_t i = 1; in_order && i < wanted.size(); ++i) {
+      in_order = wanted[i].index == wanted[i - 1].index + 1;
+    }
+    const std::span<std::byte> out(buffers.rows);
+    buffers.rounded.assign(rows, {});
+    if (in_order) {
+      PREPACK_TRY(wanted.front().source->Read(
+          first, out.subspan(wanted.front().index * row_bytes_, rows * row_bytes_), buffers,
+          buffers.rounded));
+      for (const Rounded& row : buffers.rounded) rounded.Add(row);
+      return {};
+    }
+    Scratch<std::byte> read(rows * row_bytes_);
+    PREPACK_TRY(
+        wanted.front().source->Read(first, {read.data(), read.size()}, buffers, buffers.rounded));
+    for (const WantedRow& row : wanted) {
+      const uint64_t at = row.row - first;
+      std::memcpy(&out[row.index * row_bytes_], &read[at * row_bytes_], row_bytes_);
+      rounded.Add(buffers.rounded[at]);
+    }
+    return {};
+  }
+
+  const PlannedTensor& tensor_;
+  std::map<size_t, std::unique_ptr<RowSource>> sources_;
+  std::vector<PlacedPiece> pieces_;
+  uint64_t rows_ = 0;
+  uint64_t row_bytes_;
+  uint64_t stripe_rows_ = 0;
+};
+
+// A tensor that is being written, from Begin to End.
+struct TensorState {
+  TensorState(const Checkpoint& checkpoint, const Plan& plan, const PlannedTensor& tensor)
+      : work(checkpoint, plan, tensor) {}
+
+  TensorWork work;
+  StreamedHash hash;
+  std::atomic<uint64_t> scales = 0;
+  std::atomic<uint64_t> minima = 0;
+  std::atomic<uint64_t> weights = 0;
+
+  Rounded rounded() const { return {.scales = scales, .minima = minima, .weights = weights}; }
+};
+
+class TensorWriter final : public UnitWork {
+ public:
+  TensorWriter(const Checkpoint& checkpoint, const Plan& plan, File values, bool exact,
+               unsigned threads, Progress& progress, File& file)
+      : checkpoint_(checkpoint),
+        plan_(plan),
+        values_(std::move(values)),
+        exact_(exact),
+        progress_(progress),
+        file_(file),
+        buffers_(threads),
+        states_(plan.tensors.size()),
+        written_(plan.tensors.size()) {}
+
+  void Place(uint64_t data_start, uint64_t alignment) {
+    uint64_t offset = data_start;
+    for (size_t i = 0; i < written_.size(); ++i) {
+      written_[i].offset = offset;
+      offset += *CheckedAlignUp(plan_.tensors[i].bytes(), alignment);
+    }
+  }
+
+  uint64_t Begin(size_t unit) override {
+    progress_.BeginItem(plan_.tensors[unit].name);
+    states_[unit] = std::make_unique<TensorState>(checkpoint_, plan_, plan_.tensors[unit]);
+    return states_[unit]->work.stripes();
+  }
+
+  Status Do(size_t unit, uint64_t task, bool own, unsigned worker) override {
+    if (CancellationRequested()) return Interrupted(file_.path().string());
+    TensorState& state = *states_[unit];
+    RowBuffers& buffers = buffers_[worker];
+    Rounded rounded;
+    PREPACK_TRY(ReadStripe(unit, task, buffers, rounded));
+    if (exact_ && rounded.any()) return NotExact(unit, rounded);
+    state.scales += rounded.scales;
+    state.minima += rounded.minima;
+    state.weights += rounded.weights;
+    const uint64_t offset = task * state.work.stripe_bytes();
+    if (own) state.hash.Offer(offset, buffers.rows);
+    PREPACK_TRY(file_.WriteAt(written_[unit].offset + offset, buffers.rows));
+    progress_.Add(buffers.rows.size());
+    return {};
+  }
+
+  Status Flush(size_t /*unit*/, unsigned /*worker*/) override { return {}; }
+
+  Status End(size_t unit) override {
+    WrittenTensor& written = written_[unit];
+    const uint64_t bytes = plan_.tensors[unit].bytes();
+    PREPACK_TRY_ASSIGN(written.hash,
+                       states_[unit]->hash.Finish({file_, written.offset, written.offset + bytes}));
+    written.rounded = states_[unit]->rounded();
+    states_[unit].reset();
+    if (unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
+      unflushed_ = 0;
+      file_.StartWriteback();
+    }
+    return {};
+  }
+
+  std::vector<WrittenTensor> Take() { return std::move(written_); }
+
+ private:
+  Status ReadStripe(size_t unit, uint64_t stripe, RowBuffers& buffers, Rounded& rounded) const {
+    const PlannedTensor& tensor = plan_.tensors[unit];
+    if (states_[unit]->work.has_rows()) return states_[unit]->work.Read(stripe, buffers, rounded);
+    if (!tensor.scales.empty()) {
+      const std::span<const std::byte> scales = std::as_bytes(std::span(tensor.scales));
+      buffers.rows.assign(scales.begin(), scales.end());
+      return {};
+    }
+    const uint64_t offset = stripe * kValueStripe;
+    buffers.rows.resize(std::min(kValueStripe, tensor.bytes() - offset));
+    return values_.ReadAt(tensor.value_offset + offset, buffers.rows);
+  }
+
+  Status NotExact(size_t unit, const Rounded& rounded) const {
+    std::string_view what = "a scale has no exact number in f16";
+    if (rounded.minima != 0) what = "a minimum has no exact number in f16";
+    if (rounded.weights != 0) what = "a weight has no exact number in this type";
+    return Unsupported(fmt::format("tensor {}", plan_.tensors[unit].name), what)
+        .Found(std::string(InfoOf(plan_.tensors[unit].type).name))
+        .Hint("Without --exact it is rounded, and counted");
+  }
+
+  const Checkpoint& checkpoint_;
+  const Plan& plan_;
+  const File values_;
+  const bool exact_;
+  Progress& progress_;
+  File& file_;
+  std::vector<RowBuffers> buffers_;                   // one per thread
+  std::vector<std::unique_ptr<TensorState>> states_;  // null before and after
+  std::vector<WrittenTensor> written_;
+  std::atomic<uint64_t> unflushed_ = 0;
+};
+
+}  // namespace
+
+std::string TextEntry(std::string_view key, std::string_view text) {
+  std::string bytes;
+  AppendText(bytes, key);
+  AppendNumber<uint32_t>(bytes, static_cast<uint32_t>(ValueType::kString));
+  AppendText(bytes, text);
+  return bytes;
+}
+
+std::string HeaderBytes(std::string_view entries, uint64_t count, uint64_t alignment,
+                        const std::vector<PlannedTensor>& tensors) {
+  std::string bytes(kMagic);
+  AppendNumber<uint32_t>(bytes, kNewestVersion);
+  AppendNumber<uint64_t>(bytes, tensors.size());
+  AppendNumber<uint64_t>(bytes, count);
+  bytes += entries;
+  uint64_t offset = 0;
+  for (const PlannedTensor& tensor : tensors) {
+    AppendText(bytes, tensor.name);
+    AppendNumber<uint32_t>(bytes, static_cast<uint32_t>(tensor.dims.size()));
+    for (const uint64_t dim : tensor.dims) AppendNumber<uint64_t>(bytes, dim);
+    AppendNumber<uint32_t>(bytes, static_cast<uint32_t>(tensor.type));
+    AppendNumber<uint64_t>(bytes, offset);
+    offset += *CheckedAlignUp(tensor.bytes(), alignment);
+  }
+  bytes.resize(*CheckedAlignUp(bytes.size(), alignment), '\0');
+  return bytes;
+}
+
+uint64_t WriterMemory(const Plan& plan) {
+  uint64_t most = kValueStripe;
+  for (const PlannedTensor& tensor : plan.tensors) {
+    if (tensor.rows.empty()) continue;
+    // Codes, scales and rows that are read and then put in their order; floats on their way.
+    most = std::max(most, StripeRows(tensor.dims.front()) * tensor.dims.front() * 8);
+  }
+  return most;
+}
+
+Result<std::vector<WrittenTensor>> WriteTensors(const Checkpoint& checkpoint, const Plan& plan,
+                                                uint64_t data_start, uint64_t alignment, bool exact,
+                                                unsigned threads, Progress& progress, File& file) {
+  PREPACK_TRY_ASSIGN(File values, File::OpenForRead(plan.values));
+  TensorWriter writer(checkpoint, plan, std::move(values), exact, threads, progress, file);
+  writer.Place(data_start, alignment);
+  progress.Begin("writing", plan.tensor_bytes());
+  PREPACK_TRY(ForUnits(plan.tensors.size(), threads, writer));
+  return writer.Take();
+}
+
+}  // namespace prepack::gguf

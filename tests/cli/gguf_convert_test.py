@@ -1,0 +1,223 @@
+"""prepack convert and plan with --target gguf, judged by the Python package gguf.
+
+A stand-in answers for llama.cpp's converter what the real one said of these checkpoints (gguf_stand_in.py). What is
+compared are the weights that the package decodes, with those that the quantizers' own code decodes (fixtures/truth).
+"""
+
+import functools
+import json
+import operator
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import gguf
+import harness
+import numpy
+from harness import CHECKPOINTS, ROOT, TOOL
+
+sys.path.insert(0, str(ROOT / "tests" / "attack"))
+import raw
+
+STAND_IN = pathlib.Path(__file__).with_name("gguf_stand_in.py")
+# The type of the modules, and how far a weight may be off, as a share of the largest of its row: by the rounding of a
+# minimum to f16, of a factor to f32, or of the weight to bf16.
+EXACT, MINIMUM, FACTOR, BF16 = 0, 2**-10, 2**-22, 2**-8
+CASES = {
+    "ct-w4a16-g128-sym": ("Q4_0", EXACT),
+    "ct-w4a16-g32-asym": ("Q4_1", MINIMUM),
+    "awq-gemm-g128": ("Q4_1", MINIMUM),
+    "gptqmodel-w8-sym": ("Q8_0", EXACT),
+    "ar-w3-sym": ("Q4_0", EXACT),
+    "quark-uint4": ("Q4_1", MINIMUM),
+    "ct-mxfp4": ("MXFP4", EXACT),
+    "ct-nvfp4": ("NVFP4", FACTOR),
+    "ct-int8-moe": ("Q8_0", EXACT),
+    "gpt-oss-mxfp4": ("MXFP4", EXACT),
+    "ct-fp8-block": ("BF16", BF16),
+}
+
+
+@functools.cache
+def truth_of(name):
+    """Module → {row: weights}."""
+    path = ROOT / "fixtures" / "truth" / f"{name}.safetensors"
+    header, start = harness.read_header(path)
+    data = path.read_bytes()[start:]
+    modules = {}
+    for key, entry in header.items():
+        begin, end = entry["data_offsets"]
+        module, _, which = key.rpartition(".")
+        modules.setdefault(module, {})[which] = numpy.frombuffer(data[begin:end], "<f4").reshape(entry["shape"])
+    return modules
+
+
+def rows_of(pieces):
+    """[(tensor of the checkpoint, row)] of nested loops."""
+    rows = []
+    for name, first, loops in pieces:
+        numbers = numpy.array([first])
+        for count, step in loops:
+            numbers = (numbers[:, None] + numpy.arange(count) * step).ravel()
+        rows += [(name, int(number)) for number in numbers]
+    return rows
+
+
+class GgufConvert(harness.ToolTest):
+    def setUp(self):
+        super().setUp()
+        self.llama_cpp = self.scratch / "llama.cpp"
+        self.llama_cpp.mkdir()
+        (self.llama_cpp / "convert_hf_to_gguf.py").write_text("# stands for the real one\n")
+        self.python = self.scratch / "python"
+        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}"\n')
+        self.python.chmod(0o755)
+        self.output = self.scratch / "model.gguf"
+
+    def options(self, name, *more):
+        return [CHECKPOINTS / name, "--target", "gguf", "--llama-cpp", self.llama_cpp, "--python", self.python, *more]
+
+    def convert(self, name, *more):
+        options = ["--json", "-o", self.output, "--fallback", "dequantize", *more]
+        result = self.run_ok("convert", *self.options(name, *options))
+        return self.checked_json(result.stdout, "convert_gguf")
+
+    def weights(self):
+        """GGUF tensor → its weights as the package decodes them, with the factors of NVFP4."""
+        tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.output).tensors}
+        weights = {}
+        for name, tensor in tensors.items():
+            decoded = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(-1, tensor.shape[0])
+            factors = tensors.get(name.removesuffix(".weight") + ".scale")
+            if tensor.tensor_type == gguf.GGMLQuantizationType.NVFP4 and factors is not None:
+                decoded = decoded * numpy.repeat(factors.data, len(decoded) // len(factors.data))[:, None]
+            weights[name] = decoded
+        return weights
+
+    def by_module(self, truth):
+        """Module → {row: weights in the GGUF file}, by what the manifest says."""
+        manifest = json.loads(pathlib.Path(f"{self.output}.prepack.json").read_text())
+        weights = self.weights()
+        modules = {}
+        for name, entry in manifest["tensors"].items():
+            for row, (source, number) in zip(weights[name], rows_of(entry.get("rows", []))):
+                module = source.removesuffix(".weight")
+                if f"{source}.0" in truth:  # experts that are stacked
+                    stacked = sum(1 for other in truth if other.rpartition(".")[0] == source)
+                    each = self.rows_of_stack(manifest, source) // stacked
+                    module, number = f"{source}.{number // each}", number % each
+                modules.setdefault(module, {})[number] = row
+        return modules
+
+    @staticmethod
+    def rows_of_stack(manifest, source):
+        counts = (functools.reduce(operator.mul, (count for count, _ in loops), 1)
+                  for entry in manifest["tensors"].values() for name, _, loops in entry.get("rows", []) if name == source)
+        return sum(counts)
+
+    def test_the_package_decodes_the_weights_of_the_quantizer(self):
+        for name, (kind, tolerance) in CASES.items():
+            with self.subTest(name):
+                report = self.convert(name, "--force")
+                self.assertIn(kind, report["types"])
+                truth = truth_of(name)
+                found = self.by_module(truth)
+                self.assertEqual(set(truth) - set(found), set())
+                for module, parts in truth.items():
+                    rows = found[module]
+                    for which, expected in parts.items():
+                        first = 0 if which == "rows_first16" else len(rows) - len(expected)
+                        actual = numpy.stack([rows[first + row] for row in range(len(expected))])
+                        bound = tolerance * numpy.abs(expected).max(axis=1, keepdims=True)
+                        self.assertTrue((numpy.abs(actual - expected) <= bound).all(), f"{module} {which}")
+
+    def test_minima_are_rounded_and_counted_or_exact(self):
+        report = self.convert("ct-w4a16-g32-asym")
+        self.assertGreater(sum(entry["minima"] for entry in report["rounded"].values()), 0)
+        self.assertEqual(sum(entry["scales"] for entry in report["rounded"].values()), 0)
+        exact = self.convert("ct-w4a16-g32-asym", "--force", "--exact")
+        self.assertIn("Q5_0", exact["types"])
+        self.assertEqual(exact["rounded"], {})
+        truth = truth_of("ct-w4a16-g32-asym")
+        found = self.by_module(truth)
+        for module, parts in truth.items():
+            for row, expected in enumerate(parts["rows_first16"]):
+                self.assertTrue((found[module][row] == expected).all(), module)
+
+    def test_what_has_to_be_rounded_is_refused_with_exact(self):
+        report = self.convert("ct-fp8-block", "--exact")
+        self.assertNotIn("BF16", {kind for kind, count in report["types"].items() if kind == "Q4_0"})
+        self.assertEqual(report["rounded"], {})
+        self.assertIn("F32", report["types"])
+
+    def test_the_manifest_is_beside_the_file_and_its_hash_in_the_metadata(self):
+        self.convert("ct-w4a16-g128-sym")
+        manifest = pathlib.Path(f"{self.output}.prepack.json").read_bytes()
+        field = gguf.GGUFReader(self.output).get_field("general.prepack.manifest")
+        self.assertEqual(field.contents(), raw.xxh3(manifest))
+        self.assertEqual(json.loads(manifest)["kind"], "prepack-gguf")
+        self.run_ok("check", self.output)
+
+    def test_plan_says_it_beforehand(self):
+        result = self.run_ok("plan", *self.options("ct-w4a16-g128-sym", "--json"))
+        plan = self.checked_json(result.stdout, "plan_gguf")
+        types = {tensor["name"]: tensor["type"] for tensor in plan["tensors"]}
+        self.assertEqual(types["blk.0.attn_q.weight"], "Q4_0")
+        self.assertEqual(types["blk.0.attn_norm.weight"], "F32")
+        self.convert("ct-w4a16-g128-sym")
+        reader = gguf.GGUFReader(self.output)
+        self.assertEqual(types, {tensor.name: tensor.tensor_type.name for tensor in reader.tensors})
+        text = self.run_ok("plan", *self.options("ct-w4a16-g128-sym"))
+        self.assertIn("for LlamaModel", text.stdout)
+        self.assertIn("no tokenizer", text.stderr)
+
+    def test_modules_that_no_type_holds(self):
+        self.assert_fails(5, ["activation order", "--fallback dequantize"], "plan",
+                          *self.options("gptqmodel-w4-actorder-g128"))
+        self.assert_fails(5, ["ggml has no type for FP8"], "convert", *self.options("ct-fp8-block"), "-o", self.output)
+        self.assertFalse(self.output.exists())
+
+    def test_existing_files(self):
+        self.convert("ct-w4a16-g128-sym")
+        before = self.output.read_bytes()
+        options = self.options("ct-w4a16-g128-sym", "-o", self.output)
+        self.assert_fails(2, ["it exists", "--force"], "convert", *options)
+        self.assertEqual(self.output.read_bytes(), before)
+        other = self.scratch / "notes.txt"
+        other.write_text("mine")
+        self.assert_fails(2, ["is no GGUF file"], "convert", *options[:-1], other, "--force")
+        self.assertEqual(other.read_text(), "mine")
+
+    def test_what_the_converter_says(self):
+        answers = {'{"error": "no such architecture"}': (5, "no such architecture"), "nonsense": (3, "no JSON object"),
+                   '{"tokenizer": true}': (3, "class")}
+        for answer, (code, text) in answers.items():
+            with self.subTest(answer):
+                os.environ["PREPACK_TEST_ANSWER"] = answer
+                self.addCleanup(os.environ.pop, "PREPACK_TEST_ANSWER", None)
+                self.assert_fails(code, [text], "plan", *self.options("ct-w4a16-g128-sym"))
+
+    def test_llama_cpp_and_python_are_looked_for(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        environment = {key: value for key, value in os.environ.items() if key != "PREPACK_LLAMA_CPP"}
+        command = [TOOL, "plan", source, "--target", "gguf", "--python", self.python]
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--llama-cpp DIR", result.stderr)
+        environment["PREPACK_LLAMA_CPP"] = str(self.llama_cpp)
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+        self.assert_fails(2, ["there is no convert_hf_to_gguf.py"], "plan", source, "--target", "gguf", "--llama-cpp",
+                          self.scratch)
+
+    def test_options_that_are_not_for_gguf(self):
+        for option in (["--fuse"], ["--dtype", "f16"], ["--scheme", "w4a8"], ["--scales", "exact"]):
+            self.assert_fails(2, ["not for --target gguf"], "plan", *self.options("ct-w4a16-g128-sym", *option))
+        for option in (["--resume"], ["--part", "1/2"], ["--verify"]):
+            self.assert_fails(2, ["not for --target gguf"], "convert",
+                              *self.options("ct-w4a16-g128-sym", "-o", self.output, *option))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,34 @@
+"""A stand-in for Python with llama.cpp's converter: it answers what the real one has answered.
+
+prepack runs it in place of Python. fixtures/gguf/answers has, for some checkpoints, what llama.cpp's converter said of
+them (fixtures/make/bundled/gguf_answers.py records it), so that conversions are tested without torch.
+"""
+
+import base64
+import json
+import os
+import pathlib
+import sys
+
+ANSWERS = pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "gguf" / "answers"
+
+
+def answer(question):
+    recorded = json.loads((ANSWERS / f"{pathlib.Path(question['model']).name}.json").read_text())
+    numbers = {entry["name"]: number for number, entry in enumerate(question["tensors"])}
+    for tensor in recorded["tensors"].values():
+        for piece in tensor.get("rows", []):
+            piece[0] = numbers[piece[0]]
+    pathlib.Path(question["plan"]).write_text(json.dumps({"tensors": recorded["tensors"]}))
+    for part in ("metadata", "values"):
+        pathlib.Path(question[part]).write_bytes(base64.b64decode(recorded[part]))
+    return {"tokenizer": recorded["tokenizer"], "class": recorded["class"]}
+
+
+def main():
+    question = json.loads(pathlib.Path(json.loads(sys.stdin.readline())["question"]).read_text())
+    print(os.environ.get("PREPACK_TEST_ANSWER") or json.dumps(answer(question)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+#include "prepack/convert/gguf/pack_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/gguf/blocks.h"
+#include "prepack/model/dequantized_linear.h"
+#include "prepack/model/panel.h"
+#include "status_matchers.h"
+#include "test_seed.h"
+
+namespace prepack::testing {
+namespace {
+
+using gguf::GgmlType;
+using enum gguf::GgmlType;
+
+Scheme IntegerScheme(CodeType code, uint32_t bits, uint64_t group, bool symmetric) {
+  return {.code = code,
+          .bits = bits,
+          .granularity = Granularity::kGroup,
+          .group_size = group,
+          .symmetric = symmetric};
+}
+
+Scheme Fp4Scheme(uint64_t group) {
+  return {.code = CodeType::kF4E2M1,
+          .bits = 4,
+          .granularity = Granularity::kGroup,
+          .group_size = group};
+}
+
+// A row of random codes, in the form of a panel, with scales that every type holds exactly.
+struct RandomRow {
+  RandomRow(const Scheme& scheme, uint64_t k, SplitMix64& random)
+      : codes(PanelRowBytes(scheme.code, k)) {
+    for (uint64_t i = 0; i < k; ++i) {
+      uint64_t code = random.Below(uint64_t{1} << scheme.bits);
+      if (scheme.code == CodeType::kS8) code -= uint64_t{1} << (scheme.bits - 1);
+      const auto byte = static_cast<std::byte>(code & (IsNibble(scheme.code) ? 15U : 255U));
+      if (IsNibble(scheme.code)) {
+        codes[i / 2] |= byte << (4 * (i % 2));
+      } else {
+        codes[i] = byte;
+      }
+    }
+    for (uint64_t g = 0; g * scheme.group_size < k; ++g) {
+      const auto exponent = static_cast<int>(random.Below(6));
+      scales.push_back(std::ldexp(1.0F, exponent - 8));
+      zero_points.push_back(scheme.symmetric ? ZeroOfSymmetric(scheme)
+                                             : static_cast<uint8_t>(random.Below(16)));
+    }
+  }
+
+  float Weight(const Scheme& scheme, uint64_t k) const {
+    const uint8_t code =
+        PanelCode(scheme.code, codes, codes.size() * 8 / CodeBits(scheme.code), 0, k);
+    const uint64_t g = k / scheme.group_size;
+    return (CodeValues(scheme.code)[code] - static_cast<float>(zero_points[g])) * scales[g];
+  }
+
+  gguf::CodeRow row() const {
+    return {.codes = codes, .scales = scales, .zero_points = zero_points};
+  }
+
+  std::vector<std::byte> codes;
+  std::vector<float> scales;
+  std::vector<uint8_t> zero_points;
+};
+
+void CheckHolds(GgmlType type, const Scheme& scheme, uint64_t k, SplitMix64& random) {
+  INFO(gguf::InfoOf(type).name << " " << DescribeScheme(scheme) << ", K = " << k);
+  REQUIRE(gguf::WhyNotHeld(type, scheme, k) == "");
+  const RandomRow row(scheme, k, random);
+  const gguf::RowPacker packer(type, scheme, k, {});
+  std::vector<std::byte> packed(packer.row_bytes());
+  gguf::Rounded rounded;
+  RequireOk(packer.Pack(row.row(), packed.data(), rounded));
+  CHECK_FALSE(rounded.any());
+  std::vector<float> weights(k);
+  gguf::Dequantize(type, packed, weights);
+  for (uint64_t i = 0; i < k; ++i) {
+    INFO("input channel " << i);
+    REQUIRE(weights[i] == row.Weight(scheme, i));
+  }
+}
+
+TEST_CASE("blocks hold every weight of what is packed into them") {
+  SplitMix64 random(Seed(46));
+  for (const uint64_t k : {64, 128, 320, 1024}) {
+    for (const uint64_t group : {uint64_t{32}, uint64_t{64}, k}) {
+      for (const uint32_t bits : {2, 3, 4}) {
+        CheckHolds(kQ4_0, IntegerScheme(CodeType::kU4, bits, group, true), k, random);
+      }
+      CheckHolds(kQ4_1, IntegerScheme(CodeType::kU4, 4, group, false), k, random);
+      CheckHolds(kQ5_0, IntegerScheme(CodeType::kU4, 4, group, false), k, random);
+      CheckHolds(kQ5_0, IntegerScheme(CodeType::kU8, 5, group, true), k, random);
+      CheckHolds(kQ5_1, IntegerScheme(CodeType::kU8, 5, group, false), k, random);
+      CheckHolds(kQ8_0, IntegerScheme(CodeType::kU8, 8, group, true), k, random);
+      CheckHolds(kQ8_0, IntegerScheme(CodeType::kU8, 7, group, false), k, random);
+      CheckHolds(kQ8_0, IntegerScheme(CodeType::kS8, 8, group, true), k, random);
+      CheckHolds(kQ8_0, IntegerScheme(CodeType::kU4, 4, group, false), k, random);
+    }
+    CheckHolds(kMXFP4, Fp4Scheme(32), k, random);
+    CheckHolds(kNVFP4, Fp4Scheme(16), k, random);
+  }
+}
+
+TEST_CASE("what a type does not hold, and why") {
+  const auto why = [](GgmlType type, const Scheme& scheme, uint64_t k) {
+    return gguf::WhyNotHeld(type, scheme, k);
+  };
+  CHECK(why(kQ4_0, IntegerScheme(CodeType::kU4, 4, 32, false), 64) ==
+        "the weights are integers from -15 to 15, and Q4_0 holds -8 to 7");
+  CHECK(why(kQ8_0, IntegerScheme(CodeType::kU8, 8, 32, false), 64) ==
+        "the weights are integers from -255 to 255, and Q8_0 holds -128 to 127");
+  CHECK(why(kQ4_0, IntegerScheme(CodeType::kU4, 4, 16, true), 64) ==
+        "groups of 16 are no multiple of 32, the block of Q4_0");
+  CHECK(why(kQ4_0, IntegerScheme(CodeType::kU4, 4, 48, true), 48) ==
+        "K = 48 is no multiple of 32, the block of Q4_0");
+  CHECK(why(kQ5_1, IntegerScheme(CodeType::kS8, 5, 32, true), 64) ==
+        "Q5_1 has a minimum, which signed codes lack");
+  CHECK(why(kNVFP4, Fp4Scheme(32), 64) == "NVFP4 holds FP4 in groups of 16");
+  CHECK(why(kNVFP4, Fp4Scheme(16), 96) == "K = 96 is no multiple of 64, the block of NVFP4");
+  CHECK(why(kQ8_0, Fp4Scheme(32), 64) == "Q8_0 holds integers");
+  CHECK(why(kQ6_K, IntegerScheme(CodeType::kU8, 6, 32, true), 256) == "prepack does not pack Q6_K");
+}
+
+// 1/3 has no exact number in f16; 0.5 has one.
+TEST_CASE("what is rounded is counted, once for each group") {
+  const Scheme scheme = IntegerScheme(CodeType::kU4, 4, 64, false);
+  SplitMix64 random(Seed(46));
+  RandomRow row(scheme, 128, random);
+  row.scales = {1.0F / 3, 0.5F};
+  row.zero_points = {0, 3};
+  std::vector<std::byte> packed(256);
+  gguf::Rounded rounded;
+  RequireOk(gguf::RowPacker(kQ4_1, scheme, 128, {}).Pack(row.row(), packed.data(), rounded));
+  CHECK(rounded.scales == 1);
+  CHECK(rounded.minima == 0);
+  row.zero_points = {1, 3};
+  RequireOk(gguf::RowPacker(kQ4_1, scheme, 128, {}).Pack(row.row(), packed.data(), rounded));
+  CHECK(rounded.scales == 2);
+  CHECK(rounded.minima == 1);
+}
+
+TEST_CASE("scales that a type has no number for are refused") {
+  SplitMix64 random(Seed(46));
+  std::vector<std::byte> packed(256);
+  gguf::Rounded rounded;
+  const auto pack = [&](GgmlType type, const Scheme& scheme, float scale) {
+    RandomRow row(scheme, 64, random);
+    std::ranges::fill(row.scales, scale);
+    return gguf::RowPacker(type, scheme, 64, {}).Pack(row.row(), packed.data(), rounded);
+  };
+  const Scheme w4 = IntegerScheme(CodeType::kU4, 4, 32, true);
+  CheckError(pack(kQ4_0, w4, 70000), ErrorKind::kUnsupported, "f16 has no number for a scale");
+  CheckError(pack(kMXFP4, Fp4Scheme(32), 3), ErrorKind::kUnsupported, "MXFP4 has no number");
+  CheckError(pack(kNVFP4, Fp4Scheme(16), 0.3F), ErrorKind::kUnsupported, "NVFP4 has no number");
+  CheckError(pack(kNVFP4, Fp4Scheme(16), -1), ErrorKind::kUnsupported, "NVFP4 has no number");
+  RequireOk(pack(kNVFP4, Fp4Scheme(16), 0.5F));
+}
+
+TEST_CASE("scales of NVFP4 are stored below the global one") {
+  const Scheme scheme = Fp4Scheme(16);
+  const GlobalScale global{.value = 3.0F, .divides = true};
+  SplitMix64 random(Seed(46));
+  RandomRow row(scheme, 64, random);
+  row.scales = {448.0F / 3, 1.0F / 3, 0, 0.001953125F / 3};
+  std::vector<std::byte> packed(36);
+  gguf::Rounded rounded;
+  RequireOk(gguf::RowPacker(kNVFP4, scheme, 64, global).Pack(row.row(), packed.data(), rounded));
+  CHECK(packed[0] == std::byte{0x7E});
+  CHECK(packed[1] == std::byte{0x38});
+  CHECK(packed[2] == std::byte{0});
+  CHECK(packed[3] == std::byte{1});
+}
+
+}  // namespace
+}  // namespace prepack::testing

@@ -1,0 +1,249 @@
+#include "gguf_commands.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "json_reports.h"
+#include "prepack/base/text.h"
+#include "prepack/convert/gguf/plan.h"
+#include "prepack/doctor/python_packages.h"
+#include "prepack/io/scratch_folder.h"
+#include "prepack/packed/packed_model.h"
+#include "table.h"
+#include "terminal.h"
+
+namespace prepack::cli {
+namespace {
+
+// Options that mean nothing for GGUF, and what they are when they were not given.
+Status CheckFlags(const PlanFlags& flags) {
+  const PlanFlags none;
+  const std::map<std::string_view, bool> given = {
+      {"--dtype", !flags.dtype.empty()},
+      {"--scheme", !flags.schemes.empty()},
+      {"--scales", flags.scales != none.scales},
+      {"--onednn-form", flags.onednn_form != none.onednn_form},
+      {"--fuse", flags.fuse},
+      {"--numa", flags.numa_nodes != none.numa_nodes}};
+  for (const auto& [option, is_given] : given) {
+    if (is_given) return Usage(option, "this option is not for --target gguf");
+  }
+  return {};
+}
+
+Result<std::filesystem::path> FindLlamaCpp(const std::string& given) {
+  const char* const variable = std::getenv("PREPACK_LLAMA_CPP");
+  std::filesystem::path folder = given;
+  if (given.empty() && variable != nullptr) folder = variable;
+  if (folder.empty()) {
+    return Usage("--target gguf",
+                 "it needs the sources of llama.cpp, whose converter knows the "
+                 "names and metadata of every architecture")
+        .Hint("--llama-cpp DIR names a checkout, or set PREPACK_LLAMA_CPP");
+  }
+  std::error_code error;
+  folder = std::filesystem::canonical(folder, error);
+  if (!error && std::filesystem::is_regular_file(folder / "convert_hf_to_gguf.py", error)) {
+    return folder;
+  }
+  return Usage("--llama-cpp", "no sources of llama.cpp: there is no convert_hf_to_gguf.py")
+      .Found(given.empty() ? folder.string() : given)
+      .Hint("A checkout of llama.cpp has it in its top folder");
+}
+
+Result<std::filesystem::path> FindProgram(const std::string& given) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(given, error)) return std::filesystem::absolute(given);
+  PREPACK_TRY_ASSIGN(const std::optional<PythonEnvironment> python, FindPython(given));
+  if (python) return python->prefix / "bin" / "python3";
+  return Unavailable("--python", "no Python was found")
+      .Hint("Name one with --python that has torch and transformers");
+}
+
+Json RoundedJson(const gguf::Rounded& rounded) {
+  return {{"scales", rounded.scales}, {"minima", rounded.minima}, {"weights", rounded.weights}};
+}
+
+Json NotHeldJson(const std::vector<gguf::NotHeld>& modules) {
+  Json json = Json::object();
+  for (const gguf::NotHeld& module : modules) json[module.module] = module.why;
+  return json;
+}
+
+std::string NotHeldText(const std::vector<gguf::NotHeld>& modules) {
+  std::map<std::string, size_t> reasons;
+  for (const gguf::NotHeld& module : modules) ++reasons[module.why];
+  std::string text;
+  for (const auto& [why, count] : reasons) {
+    text += fmt::format("  {} become floats: {}\n", Plural(count, "module"), why);
+  }
+  return text;
+}
+
+Json ReportJson(const gguf::ConvertReport& report, const std::string& source) {
+  Json json = JsonDocument("prepack-convert-gguf");
+  json["source"] = source;
+  json["output"] = report.output.string();
+  json["format"] = report.format;
+  json["converter_class"] = report.converter_class;
+  json["tokenizer"] = report.has_tokenizer;
+  json["types"] = Json::object();
+  for (const auto& [type, count] : report.types) {
+    json["types"][type] = {{"tensors", count.tensors}, {"bytes", count.bytes}};
+  }
+  json["floats"] = NotHeldJson(report.floats);
+  json["rounded"] = Json::object();
+  for (const auto& [name, rounded] : report.rounded) json["rounded"][name] = RoundedJson(rounded);
+  json["left_out"] = report.left_out;
+  json["source_bytes"] = report.source_bytes;
+  json["output_bytes"] = report.output_bytes;
+  json["findings"] = FindingsJson(report.findings);
+  return json;
+}
+
+std::string RoundedText(const std::map<std::string, gguf::Rounded>& tensors) {
+  gguf::Rounded all;
+  for (const auto& [name, rounded] : tensors) all.Add(rounded);
+  std::string text;
+  const auto add = [&](uint64_t count, std::string_view what) {
+    if (count != 0) text += fmt::format("  rounded: {} {}\n", count, what);
+  };
+  add(all.scales, "scales of groups, to f16");
+  add(all.minima,
+      "minima of groups, to f16 (--exact stores these modules as Q5_0, without minima)");
+  add(all.weights, "weights, to 16 bits (--exact stores them as F32)");
+  return text.empty() ? "  nothing was rounded: all weights are those of the source\n" : text;
+}
+
+std::string ReportText(const gguf::ConvertReport& report) {
+  std::string text = fmt::format("{}: {} of {}\n", report.output.string(),
+                                 Plural(report.types.size(), "type"), report.converter_class);
+  for (const auto& [type, count] : report.types) {
+    text += fmt::format("  {:>5} × {:<6} {:>10}\n", count.tensors, type, HumanBytes(count.bytes));
+  }
+  text += NotHeldText(report.floats) + RoundedText(report.rounded);
+  text += fmt::format("  {} in, {} out\n", HumanBytes(report.source_bytes),
+                      HumanBytes(report.output_bytes));
+  return text + FindingsText(report.findings);
+}
+
+std::string_view RowsFrom(const gguf::Plan& plan, const gguf::PlannedTensor& tensor) {
+  if (tensor.rows.empty()) return tensor.scales.empty() ? "computed by the converter" : "scales";
+  return plan.sources.sources[tensor.rows.front().source].name;
+}
+
+std::string PlanText(const gguf::Plan& plan) {
+  Table table({{"tensor"}, {"type"}, {"dimensions"}, {"size", Align::kRight}, {"from"}});
+  for (const gguf::PlannedTensor& tensor : plan.tensors) {
+    const size_t pieces = tensor.rows.size();
+    std::string from = Printable(RowsFrom(plan, tensor));
+    if (pieces > 1) from += fmt::format(" and {} more", pieces - 1);
+    table.AddRow({Printable(tensor.name), std::string(InfoOf(tensor.type).name),
+                  ShapeText({tensor.dims.begin(), tensor.dims.size()}), HumanBytes(tensor.bytes()),
+                  std::move(from)});
+  }
+  return table.Render() + NotHeldText(plan.sources.not_held) +
+         fmt::format("\n{} for {}, {}{}\n", Plural(plan.tensors.size(), "tensor"),
+                     plan.converter_class, HumanBytes(plan.tensor_bytes()),
+                     plan.has_tokenizer ? "" : "; without a tokenizer");
+}
+
+Json PlanJson(const gguf::Plan& plan, const std::string& source) {
+  Json json = JsonDocument("prepack-plan-gguf");
+  json["source"] = source;
+  json["converter_class"] = plan.converter_class;
+  json["tokenizer"] = plan.has_tokenizer;
+  json["floats"] = NotHeldJson(plan.sources.not_held);
+  json["left_out"] = plan.sources.left_out;
+  json["bytes"] = plan.tensor_bytes();
+  json["tensors"] = Json::array();
+  for (const gguf::PlannedTensor& tensor : plan.tensors) {
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"type", InfoOf(tensor.type).name},
+                               {"dims", std::vector(tensor.dims.begin(), tensor.dims.end())},
+                               {"bytes", tensor.bytes()},
+                               {"origin", RowsFrom(plan, tensor)},
+                               {"pieces", tensor.rows.size()}});
+  }
+  return json;
+}
+
+void NoteTokenizer(bool has_tokenizer, const CommonOptions& common) {
+  if (has_tokenizer || common.quiet) return;
+  PrintNote(
+      "the file has no tokenizer (tokenizer.ggml.model is none): programs can only feed it "
+      "numbers of tokens");
+}
+
+}  // namespace
+
+void GgufFlags::AddTo(CLI::App& command) {
+  command
+      .add_option("--llama-cpp", llama_cpp,
+                  "For gguf: a checkout or unpacked source of llama.cpp, whose converter says what "
+                  "the file holds (default: PREPACK_LLAMA_CPP)")
+      ->type_name("DIR");
+  command
+      .add_option("--python", python,
+                  "For gguf: Python, or the folder of an environment, that has what llama.cpp's "
+                  "converter needs (default: the active one, or python3)")
+      ->type_name("PYTHON");
+  command.add_flag("--exact", exact,
+                   "For gguf: round nothing. Takes larger types where the usual one would round, "
+                   "and fails where none is exact");
+  command.add_flag("--no-tokenizer", no_tokenizer, "For gguf: make a file without a tokenizer");
+}
+
+Result<gguf::PlanOptions> GgufFlags::ToOptions(const std::string& source,
+                                               const PlanFlags& flags) const {
+  PREPACK_TRY(CheckFlags(flags));
+  gguf::PlanOptions options;
+  options.source = source;
+  PREPACK_TRY_ASSIGN(options.llama_cpp, FindLlamaCpp(llama_cpp));
+  PREPACK_TRY_ASSIGN(options.python, FindProgram(python));
+  options.exact = exact;
+  options.dequantize = flags.fallback == "dequantize";
+  options.tokenizer = !no_tokenizer;
+  PREPACK_TRY_ASSIGN(options.accepted,
+                     AcceptedFindings::Make(flags.accepted, AcceptedBy::kConversion, "--accept"));
+  return options;
+}
+
+ExitCodeValue RunConvertGguf(const gguf::ConvertOptions& options, const CommonOptions& common) {
+  ProgressDisplay display(common);
+  const Result<gguf::ConvertReport> report = gguf::Convert(options, display.progress());
+  display.Stop();
+  if (!report.ok()) return Fail(report.status());
+  NoteTokenizer(report->has_tokenizer, common);
+  if (common.json) {
+    PrintJson(ReportJson(*report, options.plan.source.string()));
+  } else if (!common.quiet) {
+    Print(ReportText(*report));
+  }
+  return kExitDone;
+}
+
+ExitCodeValue RunPlanGguf(const gguf::PlanOptions& options, const CommonOptions& common) {
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
+  if (!checkpoint.ok()) return Fail(checkpoint.status());
+  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, options.accepted);
+  if (!model.ok()) return Fail(model.status());
+  const Result<ScratchFolder> scratch = ScratchFolder::Create();
+  if (!scratch.ok()) return Fail(scratch.status());
+  const Result<gguf::Plan> plan = gguf::MakePlan(*checkpoint, *model, options, scratch->path());
+  if (!plan.ok()) return Fail(plan.status());
+  NoteTokenizer(plan->has_tokenizer, common);
+  if (common.json) {
+    PrintJson(PlanJson(*plan, options.source.string()));
+  } else if (!common.quiet) {
+    Print(PlanText(*plan) + FindingsText(model->findings));
+  }
+  return kExitDone;
+}
+
+}  // namespace prepack::cli

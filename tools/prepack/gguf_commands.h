@@ -1,0 +1,34 @@
+#ifndef PREPACK_TOOLS_PREPACK_GGUF_COMMANDS_H_
+#define PREPACK_TOOLS_PREPACK_GGUF_COMMANDS_H_
+
+// convert and plan with --target gguf.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "command.h"
+#include "options.h"
+#include "prepack/convert/gguf/convert.h"
+
+namespace prepack::cli {
+
+inline constexpr const char* kGgufTarget = "gguf";
+
+// The options that are for GGUF only.
+struct GgufFlags {
+  std::string llama_cpp;
+  std::string python;
+  bool exact = false;
+  bool no_tokenizer = false;
+
+  void AddTo(CLI::App& command);
+  // kUsage for options that are not for GGUF, and where llama.cpp or a Python is missing.
+  Result<gguf::PlanOptions> ToOptions(const std::string& source, const PlanFlags& flags) const;
+};
+
+ExitCodeValue RunConvertGguf(const gguf::ConvertOptions& options, const CommonOptions& common);
+ExitCodeValue RunPlanGguf(const gguf::PlanOptions& options, const CommonOptions& common);
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_PREPACK_GGUF_COMMANDS_H_

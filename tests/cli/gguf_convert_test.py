@@ -179,6 +179,55 @@ class GgufConvert(harness.ToolTest):
         self.assert_fails(5, ["ggml has no type for FP8"], "convert", *self.options("ct-fp8-block"), "-o", self.output)
         self.assertFalse(self.output.exists())
 
+    def verify(self, name, *more, code=0):
+        result = self.run_tool("verify", self.output, "--source", CHECKPOINTS / name, "--json", *more)
+        self.assertEqual(result.returncode, code, result.stderr)
+        return self.checked_json(result.stdout, "verify")
+
+    def test_verify_compares_every_weight_with_the_source(self):
+        for name, (kind, tolerance) in CASES.items():
+            with self.subTest(name):
+                self.convert(name, "--force")
+                report = self.verify(name)
+                self.assertEqual(report["levels"]["integrity"]["state"], "passed")
+                self.assertEqual(report["levels"]["exactness"]["state"], "passed")
+                self.assertEqual(report["levels"]["gemm"]["state"], "not run")
+                exact = {module["exact"] for module in report["modules"] if module["layout"] == f"gguf/{kind}"}
+                self.assertLessEqual(exact, {True} if tolerance == EXACT else {True, None})
+                notes = [note for note in report["levels"]["exactness"]["notes"] if kind in note["message"]]
+                self.assertEqual(bool(notes), tolerance != EXACT)
+
+    def test_verify_finds_what_was_changed(self):
+        self.convert("ct-w4a16-g128-sym")
+        reader = gguf.GGUFReader(self.output)
+        tensor = next(tensor for tensor in reader.tensors if tensor.name == "blk.0.attn_q.weight")
+        place = int(tensor.data_offset) + 18 * 5 + 2  # the codes of a block
+        data = bytearray(self.output.read_bytes())
+        data[place] ^= 1
+        self.output.write_bytes(data)
+        report = self.verify("ct-w4a16-g128-sym", code=1)
+        problem = report["levels"]["integrity"]["problems"][0]
+        self.assertEqual(problem["module"], "blk.0.attn_q.weight")
+        self.assertIn("other bytes than were written", problem["message"])
+        problem = report["levels"]["exactness"]["problems"][0]
+        self.assertEqual(problem["module"], "blk.0.attn_q.weight")
+        self.assertIn("1 weights are not those of the source: row 0, column 160 is", problem["message"])
+
+    def test_verify_needs_what_convert_left(self):
+        self.assert_fails(5, ["prepack has not made this file"], "verify", ROOT / "fixtures" / "gguf" / "model.gguf")
+        self.convert("ct-w4a16-g128-sym")
+        manifest = pathlib.Path(f"{self.output}.prepack.json")
+        text = manifest.read_text()
+        manifest.write_text(text.replace("Q4_0", "Q8_0", 1))
+        self.assert_fails(3, ["not the manifest that the GGUF file was made with"], "verify", self.output)
+        manifest.unlink()
+        self.assert_fails(4, ["model.gguf.prepack.json"], "verify", self.output)
+        manifest.write_text(text)
+        self.assertEqual(self.run_tool("verify", self.output).returncode, 0)  # the manifest knows where the source is
+        self.verify("ct-mxfp4", code=1)
+        for option in (["--sample", "0.5"], ["--min-sqnr", "30"], ["--baseline", CHECKPOINTS / "ct-mxfp4"]):
+            self.assert_fails(2, ["not for GGUF files"], "verify", self.output, *option)
+
     def test_existing_files(self):
         self.convert("ct-w4a16-g128-sym")
         before = self.output.read_bytes()

@@ -32,6 +32,8 @@ constexpr char kExamples[] =
     "            fails if a figure is more than 0.2 dB below the earlier one\n"
     "  prepack verify packed/ --source SRC --min-sqnr 35 --min-sqnr 'mlp\\.down_proj=30'\n"
     "            lowers the bar for all modules, and more for those that are known to be hard\n"
+    "  prepack verify model.gguf --source SRC\n"
+    "            verifies a GGUF file that `prepack convert` has made\n"
     "  prepack verify packed/ --source SRC --part 3/32 --report part-3.json\n"
     "            verifies a share, on one of 32 machines\n"
     "  prepack verify packed/ --source SRC --merge part-*.json\n"
@@ -188,7 +190,7 @@ CLI::Validator NotEmpty() {
 }
 
 void AddInputs(CLI::App& command, VerifyCommand& options) {
-  command.add_option("OUT", options.folder, "Packed folder, or its name in the hub cache")
+  command.add_option("OUT", options.folder, "Packed folder, or its name in the hub cache; or a GGUF file")
       ->required();
   command
       .add_option("--source", options.source,

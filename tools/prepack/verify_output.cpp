@@ -114,6 +114,7 @@ Status CheckPaths(const VerifyOptions& options, const VerifyOutputs& outputs) {
   }
   OutputPaths paths;
   paths.ProtectFolder(options.folder, "the packed folder");
+  paths.ProtectFile(options.folder, "the GGUF file");
   std::optional<std::filesystem::path> source = options.source;
   if (!source) {
     // A folder that cannot be opened is an error of the verification.

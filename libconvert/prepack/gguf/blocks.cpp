@@ -43,7 +43,9 @@ void TakeFiveBits(const uint8_t* high, const uint8_t* low, int offset, int16_t* 
 }
 
 void DecodeQ8(const uint8_t* bytes, Block& block) {
-  for (uint32_t i = 0; i < 32; ++i) block.codes[i] = static_cast<int8_t>(bytes[i]);
+  for (uint32_t i = 0; i < 32; ++i) {
+    block.codes[i] = static_cast<int16_t>(bytes[i] < 128 ? bytes[i] : bytes[i] - 256);
+  }
 }
 
 // 128 bytes of low nibbles, 64 of two high bits, 16 signed scales of the scale at the end. Each
@@ -80,7 +82,7 @@ float HalfOfUE4M3(uint8_t bits) {
 
 void DecodeNVFP4(const uint8_t* bytes, Block& block) {
   block.group = 16;
-  for (uint32_t i = 0; i < 4; ++i) {
+  for (size_t i = 0; i < 4; ++i) {
     block.scales[i] = HalfOfUE4M3(bytes[i]);
     TakeNibbles(bytes + 4 + 8 * i, 8, 0, block.codes.data() + 16 * i);
   }

@@ -24,6 +24,7 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
 #include "prepack/gemm/engine.h"
+#include "prepack/gguf/model.h"
 #include "prepack/io/memory_limit.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
@@ -34,6 +35,7 @@
 #include "prepack/packed/split_experts.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
+#include "prepack/verify/gguf.h"
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/level_pass.h"
@@ -506,6 +508,7 @@ VerifyReport Verification::TakeReport() {
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
+  if (gguf::IsGguf(options.folder)) return VerifyGguf(options, progress);
   PREPACK_TRY_ASSIGN(const PackedFolder folder, PackedFolder::Open(options.folder));
   Measurements measured;
   return VerifyWith(options, folder, measured, progress);

@@ -8,9 +8,8 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/isa.h"
-#include "prepack/base/version.h"
-#include "prepack/container/json.h"
 #include "prepack/convert/finish_folder.h"
+#include "prepack/convert/gguf/manifest.h"
 #include "prepack/convert/gguf/plan.h"
 #include "prepack/convert/gguf/writer.h"
 #include "prepack/gguf/keys.h"
@@ -78,27 +77,6 @@ class HiddenFile {
   File file_;
 };
 
-Json RowsJson(const Plan& plan, const PlannedTensor& tensor) {
-  Json rows = Json::array();
-  for (const RowPiece& piece : tensor.rows) {
-    Json loops = Json::array();
-    for (const RowLoop& loop : piece.loops) loops.push_back({loop.count, loop.step});
-    rows.push_back({plan.sources.sources[piece.source].name, piece.first, std::move(loops)});
-  }
-  return rows;
-}
-
-Json TensorJson(const Plan& plan, const PlannedTensor& tensor, const WrittenTensor& written) {
-  Json json = {{"type", InfoOf(tensor.type).name}, {"hash", written.hash.Hex()}};
-  if (!tensor.rows.empty()) json["rows"] = RowsJson(plan, tensor);
-  if (written.rounded.any()) {
-    json["rounded"] = {{"scales", written.rounded.scales},
-                       {"minima", written.rounded.minima},
-                       {"weights", written.rounded.weights}};
-  }
-  return json;
-}
-
 // One conversion in progress.
 class Conversion {
  public:
@@ -124,7 +102,7 @@ class Conversion {
     PREPACK_TRY(file.Allocate(bytes));
     PREPACK_TRY_ASSIGN(written_, WriteTensors(checkpoint_, plan_, header, alignment_,
                                               options_.plan.exact, threads_, progress_, file));
-    const std::string manifest = Manifest();
+    const std::string manifest = MakeManifest();
     const std::string text = HeaderWith(Xxh3Hex(manifest));
     PREPACK_TRY(file.WriteAt(0, std::as_bytes(std::span(text))));
     progress_.Begin("flushing", 0);
@@ -176,19 +154,22 @@ class Conversion {
                        plan_.tensors);
   }
 
-  std::string Manifest() const {
-    Json json = {{"kind", "prepack-gguf"},
-                 {"version", 1},
-                 {"prepack_version", kVersion},
-                 {"source", PathToSource(options_.plan.source, options_.output)},
-                 {"source_format", model_.format},
-                 {"source_identity", SourceIdentity(checkpoint_)},
-                 {"converter_class", plan_.converter_class}};
-    Json& tensors = json["tensors"] = Json::object();
+  std::string MakeManifest() const {
+    Manifest manifest{.source = PathToSource(options_.plan.source, options_.output),
+                      .source_format = model_.format,
+                      .source_identity = SourceIdentity(checkpoint_),
+                      .converter_class = plan_.converter_class,
+                      .sources = {},
+                      .tensors = {}};
+    for (const Source& source : plan_.sources.sources) manifest.sources.push_back(source.name);
     for (size_t i = 0; i < plan_.tensors.size(); ++i) {
-      tensors[plan_.tensors[i].name] = TensorJson(plan_, plan_.tensors[i], written_[i]);
+      const PlannedTensor& tensor = plan_.tensors[i];
+      manifest.tensors[tensor.name] = {.type = tensor.type,
+                                       .hash = written_[i].hash,
+                                       .rows = tensor.rows,
+                                       .rounded = written_[i].rounded};
     }
-    return json.dump(1) + "\n";
+    return ManifestText(manifest);
   }
 
   static constexpr uint64_t kCountsEnd = 24;  // magic, version, and two counts
@@ -207,10 +188,6 @@ class Conversion {
 };
 
 }  // namespace
-
-std::filesystem::path ManifestOf(const std::filesystem::path& file) {
-  return file.string() + ".prepack.json";
-}
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());

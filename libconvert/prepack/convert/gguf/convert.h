@@ -50,9 +50,6 @@ struct ConvertReport {
   std::vector<Finding> findings;
 };
 
-// The manifest of a GGUF file lies beside it.
-std::filesystem::path ManifestOf(const std::filesystem::path& file);
-
 // Fails with nothing visible at the output path.
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress);
 

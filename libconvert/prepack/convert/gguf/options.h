@@ -9,9 +9,9 @@ namespace prepack::gguf {
 
 // What decides the contents of a GGUF file.
 struct PlanOptions {
-  std::filesystem::path source;
-  std::filesystem::path llama_cpp;  // its sources, which have the converter
-  std::filesystem::path python;     // the program that runs the converter
+  std::filesystem::path source = {};
+  std::filesystem::path llama_cpp = {};  // its sources, which have the converter
+  std::filesystem::path python = {};     // the program that runs the converter
   // Nothing is rounded: types that hold everything are taken, and where a scale would have to be
   // rounded nevertheless, the conversion fails.
   bool exact = false;

@@ -74,7 +74,7 @@ bool IsRounded(uint16_t bits, float value) {
 // The byte j of 2·half codes, two per byte as in a panel, becomes code j below code j + half.
 void SplitHalves(const uint8_t* codes, uint32_t half, uint8_t* out) {
   const uint8_t* high = codes + half / 2;
-  for (uint32_t i = 0; i < half / 2; ++i) {
+  for (size_t i = 0; i < half / 2; ++i) {
     out[2 * i] = static_cast<uint8_t>((codes[i] & 15U) | (high[i] & 15U) << 4);
     out[2 * i + 1] = static_cast<uint8_t>(codes[i] >> 4 | (high[i] & 0xF0U));
   }

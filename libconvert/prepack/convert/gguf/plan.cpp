@@ -83,30 +83,11 @@ class PlanReader {
       }
       rows.loops.push_back({loop[0].get<uint64_t>(), loop[1].get<int64_t>()});
     }
-    if (!IsInside(rows, plan_.sources.sources[rows.source].rows())) {
+    if (!rows.IsInside(plan_.sources.sources[rows.source].rows())) {
       return NotUnderstood(tensor.name, "its rows lie outside the tensor that they are of");
     }
     tensor.rows.push_back(rows);
     return {};
-  }
-
-  // Are there rows, and all of them below `end`?
-  static bool IsInside(const RowPiece& piece, uint64_t end) {
-    constexpr uint64_t kMost = uint64_t{1} << 40;
-    if (piece.first > kMost) return false;
-    auto low = static_cast<int64_t>(piece.first);
-    int64_t high = low;
-    uint64_t count = 1;
-    for (const RowLoop& loop : piece.loops) {
-      const uint64_t step =
-          std::max<uint64_t>(1, loop.step < 0 ? 0 - static_cast<uint64_t>(loop.step)
-                                              : static_cast<uint64_t>(loop.step));
-      if (loop.count == 0 || loop.count > kMost / step || loop.count > kMost / count) return false;
-      count *= loop.count;
-      const int64_t reach = static_cast<int64_t>(loop.count - 1) * loop.step;
-      (reach < 0 ? low : high) += reach;
-    }
-    return low >= 0 && static_cast<uint64_t>(high) < end;
   }
 
   std::set<size_t> SourcesOf(const PlannedTensor& tensor) const {
@@ -231,21 +212,6 @@ void SortAsSource(const Checkpoint& checkpoint, Plan& plan) {
 }
 
 }  // namespace
-
-uint64_t RowPiece::rows() const {
-  uint64_t rows = 1;
-  for (const RowLoop& loop : loops) rows *= loop.count;
-  return rows;
-}
-
-uint64_t RowPiece::Row(uint64_t index) const {
-  auto row = static_cast<int64_t>(first);
-  for (size_t i = loops.size(); i-- > 0;) {
-    row += static_cast<int64_t>(index % loops[i].count) * loops[i].step;
-    index /= loops[i].count;
-  }
-  return static_cast<uint64_t>(row);
-}
 
 uint64_t PlannedTensor::row_count() const {
   uint64_t count = 0;

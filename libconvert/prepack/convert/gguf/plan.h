@@ -10,29 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/convert/gguf/rows.h"
 #include "prepack/convert/gguf/sources.h"
 #include "prepack/gguf/ggml_types.h"
 
 namespace prepack::gguf {
-
-// Rows of one source in an order of nested loops, the outermost first: row `first` plus the sum of
-// index · step.
-struct RowLoop {
-  uint64_t count = 0;
-  int64_t step = 0;
-};
-
-struct RowPiece {
-  size_t source = 0;
-  uint64_t first = 0;
-  FixedVector<RowLoop, 6> loops;
-
-  uint64_t rows() const;
-  // Row `index` of the piece, as a row of the source.
-  uint64_t Row(uint64_t index) const;
-};
 
 struct PlannedTensor {
   std::string name;

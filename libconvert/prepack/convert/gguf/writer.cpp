@@ -11,19 +11,14 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/parallel.h"
 #include "prepack/convert/gguf/row_source.h"
+#include "prepack/gguf/header.h"
 #include "prepack/gguf/keys.h"
 #include "prepack/packed/output_hash.h"
 
 namespace prepack::gguf {
 namespace {
 
-constexpr uint64_t kStripeRowWeights = uint64_t{1} << 21;
-// So many rows hold whole heads, whose rows the converter lets change places.
-constexpr uint64_t kMostStripeRows = 512;
-constexpr uint64_t kLeastStripeRows = 16;
 constexpr uint64_t kValueStripe = uint64_t{4} << 20;  // bytes
-// Rows that are read and not used, between some that are: up to so many times these.
-constexpr uint64_t kSparsest = 4;
 constexpr uint64_t kWritebackBytes = uint64_t{8} << 20;
 
 template <typename T>
@@ -38,85 +33,42 @@ void AppendText(std::string& bytes, std::string_view text) {
   bytes += text;
 }
 
-uint64_t StripeRows(uint64_t columns) {
-  const uint64_t rows = kStripeRowWeights / std::max<uint64_t>(columns, 1) / 16 * 16;
-  return std::clamp(rows, kLeastStripeRows, kMostStripeRows);
-}
-
-// A wanted row: where it comes from, and where it goes.
-struct WantedRow {
-  const RowSource* source = nullptr;
-  uint64_t row = 0;
-  uint64_t index = 0;
-};
-
 // One tensor while it is written.
 class TensorWork {
  public:
   TensorWork(const Checkpoint& checkpoint, const Plan& plan, const PlannedTensor& tensor)
-      : tensor_(tensor), row_bytes_(tensor.bytes() / std::max<uint64_t>(tensor.row_count(), 1)) {
+      : tensor_(tensor),
+        rows_(tensor.rows),
+        row_bytes_(tensor.bytes() / std::max<uint64_t>(rows_.rows(), 1)),
+        stripe_rows_(StripeRows(has_rows() ? tensor.dims.front() : 1)) {
     for (const RowPiece& piece : tensor.rows) {
-      const Source& source = plan.sources.sources[piece.source];
-      auto& rows = sources_[piece.source];
-      if (rows == nullptr) rows = MakeRowSource(checkpoint, source, tensor.type);
-      pieces_.push_back({&piece, rows.get(), rows_});
-      rows_ += piece.rows();
+      auto& source = sources_[piece.source];
+      if (source != nullptr) continue;
+      source = MakeRowSource(checkpoint, plan.sources.sources[piece.source], tensor.type);
     }
-    stripe_rows_ = StripeRows(tensor.rows.empty() ? 1 : tensor.dims.front());
   }
 
-  bool has_rows() const { return rows_ != 0; }
+  bool has_rows() const { return rows_.rows() != 0; }
   uint64_t stripes() const {
-    return has_rows() ? CeilDiv(rows_, stripe_rows_) : CeilDiv(tensor_.bytes(), kValueStripe);
+    return has_rows() ? CeilDiv(rows_.rows(), stripe_rows_)
+                      : CeilDiv(tensor_.bytes(), kValueStripe);
   }
   uint64_t stripe_bytes() const { return has_rows() ? stripe_rows_ * row_bytes_ : kValueStripe; }
 
   // Reads rows of the stripe into buffers.rows.
   Status Read(uint64_t stripe, RowBuffers& buffers, Rounded& rounded) const {
     const uint64_t first = stripe * stripe_rows_;
-    const uint64_t count = std::min(stripe_rows_, rows_ - first);
+    const uint64_t count = std::min(stripe_rows_, rows_.rows() - first);
     buffers.rows.resize(count * row_bytes_);
-    std::vector<WantedRow> wanted = RowsOf(first, count);
-    std::ranges::stable_sort(wanted, {},
-                             [](const WantedRow& row) { return std::pair(row.source, row.row); });
-    for (size_t begin = 0; begin < wanted.size();) {
-      const size_t end = EndOfRead(wanted, begin);
-      PREPACK_TRY(ReadTogether(std::span(wanted).subspan(begin, end - begin), buffers, rounded));
-      begin = end;
-    }
-    return {};
+    return rows_.ForReads(first, count, [&](std::span<const PlacedRow> rows) {
+      return ReadTogether(rows, first, buffers, rounded);
+    });
   }
 
  private:
-  struct PlacedPiece {
-    const RowPiece* piece;
-    const RowSource* source;
-    uint64_t before;  // rows in front of it
-  };
-
-  std::vector<WantedRow> RowsOf(uint64_t first, uint64_t count) const {
-    std::vector<WantedRow> rows;
-    rows.reserve(count);
-    auto place = std::ranges::upper_bound(pieces_, first, {}, &PlacedPiece::before) - 1;
-    for (uint64_t index = 0; index < count; ++index) {
-      while (first + index - place->before >= place->piece->rows()) ++place;
-      rows.push_back({place->source, place->piece->Row(first + index - place->before), index});
-    }
-    return rows;
-  }
-
-  // Rows that lie close enough together are read as one panel.
-  static size_t EndOfRead(const std::vector<WantedRow>& wanted, size_t begin) {
-    size_t end = begin + 1;
-    while (end < wanted.size() && wanted[end].source == wanted[begin].source &&
-           wanted[end].row - wanted[end - 1].row <= kSparsest) {
-      ++end;
-    }
-    return end;
-  }
-
-  Status ReadTogether(std::span<const WantedRow> wanted, RowBuffers& buffers,
+  Status ReadTogether(std::span<const PlacedRow> wanted, uint64_t stripe_begin, RowBuffers& buffers,
                       Rounded& rounded) const {
+    const RowSource& source = *sources_.at(wanted.front().source);
     const uint64_t first = wanted.front().row;
     const uint64_t rows = wanted.back().row - first + 1;
     bool in_order = rows == wanted.size();
@@ -126,29 +78,28 @@ class TensorWork {
     const std::span<std::byte> out(buffers.rows);
     buffers.rounded.assign(rows, {});
     if (in_order) {
-      PREPACK_TRY(wanted.front().source->Read(
-          first, out.subspan(wanted.front().index * row_bytes_, rows * row_bytes_), buffers,
-          buffers.rounded));
+      const uint64_t place = (wanted.front().index - stripe_begin) * row_bytes_;
+      PREPACK_TRY(
+          source.Read(first, out.subspan(place, rows * row_bytes_), buffers, buffers.rounded));
       for (const Rounded& row : buffers.rounded) rounded.Add(row);
       return {};
     }
     Scratch<std::byte> read(rows * row_bytes_);
-    PREPACK_TRY(
-        wanted.front().source->Read(first, {read.data(), read.size()}, buffers, buffers.rounded));
-    for (const WantedRow& row : wanted) {
+    PREPACK_TRY(source.Read(first, {read.data(), read.size()}, buffers, buffers.rounded));
+    for (const PlacedRow& row : wanted) {
       const uint64_t at = row.row - first;
-      std::memcpy(&out[row.index * row_bytes_], &read[at * row_bytes_], row_bytes_);
+      std::memcpy(&out[(row.index - stripe_begin) * row_bytes_], &read[at * row_bytes_],
+                  row_bytes_);
       rounded.Add(buffers.rounded[at]);
     }
     return {};
   }
 
   const PlannedTensor& tensor_;
+  RowList rows_;
   std::map<size_t, std::unique_ptr<RowSource>> sources_;
-  std::vector<PlacedPiece> pieces_;
-  uint64_t rows_ = 0;
   uint64_t row_bytes_;
-  uint64_t stripe_rows_ = 0;
+  uint64_t stripe_rows_;
 };
 
 // A tensor that is being written, from Begin to End.

@@ -1,0 +1,154 @@
+#include "prepack/convert/gguf/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "prepack/base/version.h"
+#include "prepack/container/json_fields.h"
+#include "prepack/io/file.h"
+
+namespace prepack::gguf {
+namespace {
+
+constexpr std::string_view kKind = "prepack-gguf";
+constexpr uint64_t kMostBytes = uint64_t{4} << 30;
+
+Json RowsJson(const Manifest& manifest, const ManifestTensor& tensor) {
+  Json rows = Json::array();
+  for (const RowPiece& piece : tensor.rows) {
+    Json loops = Json::array();
+    for (const RowLoop& loop : piece.loops) loops.push_back({loop.count, loop.step});
+    rows.push_back({manifest.sources[piece.source], piece.first, std::move(loops)});
+  }
+  return rows;
+}
+
+Json TensorJson(const Manifest& manifest, const ManifestTensor& tensor) {
+  Json json = {{"type", InfoOf(tensor.type).name}, {"hash", tensor.hash.Hex()}};
+  if (!tensor.rows.empty()) json["rows"] = RowsJson(manifest, tensor);
+  if (tensor.rounded.any()) {
+    json["rounded"] = {{"scales", tensor.rounded.scales},
+                       {"minima", tensor.rounded.minima},
+                       {"weights", tensor.rounded.weights}};
+  }
+  return json;
+}
+
+class ManifestReader {
+ public:
+  explicit ManifestReader(std::string where) : where_(std::move(where)) {}
+
+  Result<Manifest> Read(const std::string& text) {
+    const auto add = [&](const std::string& name, const Json& entry) {
+      if (status_.ok()) Add(name, entry);
+    };
+    const JsonEntries entries{.of = "tensors", .visit = add};
+    PREPACK_TRY_ASSIGN(const Json root,
+                       ParseJsonStrict(text, where_, {.max_values = SIZE_MAX}, &entries));
+    JsonFields fields(root, where_, status_);
+    if (fields.Text("kind") != kKind) {
+      fields.Keep(Malformed(where_, "not the manifest of a GGUF file").Expected(kKind));
+    }
+    fields.Uint("version", 1, 1);
+    manifest_.source = fields.Text("source");
+    manifest_.source_format = fields.Text("source_format");
+    manifest_.source_identity = fields.Text("source_identity");
+    manifest_.converter_class = fields.Text("converter_class");
+    if (!status_.ok()) return status_;
+    return std::move(manifest_);
+  }
+
+ private:
+  void Add(const std::string& name, const Json& entry) {
+    JsonFields fields(entry, fmt::format("{}: tensor {}", where_, name), status_);
+    ManifestTensor tensor;
+    const std::string type = fields.Text("type");
+    const GgmlTypeInfo* info = FindGgmlType(type);
+    const std::optional<Hash128> hash = ParseHash128(fields.Text("hash"));
+    if (info == nullptr || !hash) {
+      return fields.Keep(Malformed(fields.where(), "no type and hash of a tensor"));
+    }
+    tensor.type = info->type;
+    tensor.hash = *hash;
+    if (fields.Has("rows")) {
+      for (const Json& piece : *fields.Array("rows")) AddPiece(piece, fields, tensor);
+    }
+    if (fields.Has("rounded")) {
+      JsonFields rounded = fields.In("rounded");
+      tensor.rounded = {.scales = rounded.Uint("scales"),
+                        .minima = rounded.Uint("minima"),
+                        .weights = rounded.Uint("weights")};
+    }
+    manifest_.tensors.emplace(name, std::move(tensor));
+  }
+
+  void AddPiece(const Json& piece, JsonFields& fields, ManifestTensor& tensor) {
+    std::optional<RowPiece> rows = ReadPiece(piece);
+    if (!rows) return fields.Keep(Malformed(fields.where(), "not a run of rows"));
+    rows->source = NumberOf(piece[0].get<std::string>());
+    tensor.rows.push_back(*rows);
+  }
+
+  static std::optional<RowPiece> ReadPiece(const Json& piece) {
+    constexpr uint64_t kAnywhere = uint64_t{1} << 41;
+    const bool sound = piece.is_array() && piece.size() == 3 && piece[0].is_string() &&
+                       piece[1].is_number_unsigned() && piece[2].is_array() &&
+                       piece[2].size() <= decltype(RowPiece::loops)::capacity();
+    if (!sound) return std::nullopt;
+    RowPiece rows{.source = 0, .first = piece[1].get<uint64_t>(), .loops = {}};
+    for (const Json& loop : piece[2]) {
+      if (!loop.is_array() || loop.size() != 2 || !loop[0].is_number_unsigned() ||
+          !loop[1].is_number_integer()) {
+        return std::nullopt;
+      }
+      rows.loops.push_back({loop[0].get<uint64_t>(), loop[1].get<int64_t>()});
+    }
+    return rows.IsInside(kAnywhere) ? std::optional(rows) : std::nullopt;
+  }
+
+  size_t NumberOf(const std::string& source) {
+    const auto [it, is_new] = numbers_.try_emplace(source, manifest_.sources.size());
+    if (is_new) manifest_.sources.push_back(source);
+    return it->second;
+  }
+
+  std::string where_;
+  Status status_;
+  Manifest manifest_;
+  std::map<std::string, size_t> numbers_;
+};
+
+}  // namespace
+
+std::filesystem::path ManifestOf(const std::filesystem::path& file) {
+  return file.string() + ".prepack.json";
+}
+
+std::string ManifestText(const Manifest& manifest) {
+  Json json = {{"kind", kKind},
+               {"version", 1},
+               {"prepack_version", kVersion},
+               {"source", manifest.source},
+               {"source_format", manifest.source_format},
+               {"source_identity", manifest.source_identity},
+               {"converter_class", manifest.converter_class}};
+  Json& tensors = json["tensors"] = Json::object();
+  for (const auto& [name, tensor] : manifest.tensors) tensors[name] = TensorJson(manifest, tensor);
+  return json.dump(1) + "\n";
+}
+
+Result<Manifest> ReadManifest(const std::filesystem::path& path, const std::string& hash) {
+  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMostBytes));
+  if (const std::string found = Xxh3Hex(text); found != hash) {
+    return Malformed(path.string(), "this is not the manifest that the GGUF file was made with")
+        .Found(fmt::format("xxh3-128 {}", found))
+        .Expected(hash)
+        .Hint("Convert the model again");
+  }
+  return ManifestReader(path.string()).Read(text);
+}
+
+}  // namespace prepack::gguf

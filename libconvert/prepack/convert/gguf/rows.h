@@ -1,0 +1,72 @@
+#ifndef PREPACK_CONVERT_GGUF_ROWS_H_
+#define PREPACK_CONVERT_GGUF_ROWS_H_
+
+// Which rows of the checkpoint the rows of a GGUF tensor are.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "prepack/base/function_ref.h"
+#include "prepack/base/memory.h"
+#include "prepack/base/status.h"
+
+namespace prepack::gguf {
+
+struct RowLoop {
+  uint64_t count = 0;
+  int64_t step = 0;
+};
+
+// Rows of one source in an order of nested loops, the outermost first: row `first` plus the sum of
+// index · step.
+struct RowPiece {
+  size_t source = 0;
+  uint64_t first = 0;
+  FixedVector<RowLoop, 6> loops = {};
+
+  uint64_t rows() const;
+  // Row `index` of the piece, as a row of the source.
+  uint64_t Row(uint64_t index) const;
+  // Are there rows, and all of them below `end`?
+  bool IsInside(uint64_t end) const;
+};
+
+// Row `index` of a tensor is row `row` of a source.
+struct PlacedRow {
+  size_t source = 0;
+  uint64_t row = 0;
+  uint64_t index = 0;
+};
+
+// All rows of a tensor, in their order.
+class RowList {
+ public:
+  explicit RowList(std::span<const RowPiece> pieces);
+
+  uint64_t rows() const { return rows_; }
+  // Where row `index` comes from.
+  PlacedRow Find(uint64_t index) const;
+  // Hands over rows [first, first + count), those together that are worth one read: of one source,
+  // ascending and close to each other.
+  Status ForReads(uint64_t first, uint64_t count,
+                  FunctionRef<Status(std::span<const PlacedRow> rows)> read) const;
+
+ private:
+  struct Placed {
+    RowPiece piece;
+    uint64_t before = 0;  // rows in front of it
+  };
+
+  std::vector<Placed> pieces_;
+  uint64_t rows_ = 0;
+};
+
+// Rows to do at a time, of a tensor with so many columns: enough to hold whole heads, whose rows
+// the converter lets change places.
+uint64_t StripeRows(uint64_t columns);
+
+}  // namespace prepack::gguf
+
+#endif  // PREPACK_CONVERT_GGUF_ROWS_H_

@@ -1,0 +1,24 @@
+#ifndef PREPACK_VERIFY_GGUF_H_
+#define PREPACK_VERIFY_GGUF_H_
+
+// Verifies a GGUF file that prepack has made: is it still what was written, and are its weights
+// those of the source?
+//
+//   integrity  the bytes of every tensor have the hash that the manifest beside the file says
+//   exactness  every weight equals the source's, which the second decoder decodes; where the type
+//              of ggml has to round (the manifest counts it), it is off by no more than that
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/verify/report/report.h"
+#include "prepack/verify/verify.h"
+
+namespace prepack {
+
+// `options.folder` is the file. kUnsupported for a file that prepack has not made, and kUsage for
+// options that are not for GGUF.
+Result<VerifyReport> VerifyGguf(const VerifyOptions& options, Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_GGUF_H_

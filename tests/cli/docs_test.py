@@ -68,7 +68,7 @@ NOT_RUN = {
         r"prepack convert Qwen3-30B-A3B-W4A16 .*",
     ),
     "needs llama.cpp: tests/cli/gguf_convert_test.py has a stand-in": (
-        r"prepack \w+ .*--llama-cpp .*", r"pip install -r llama.cpp/.*",
+        r"prepack \w+ .*--llama-cpp .*", r"prepack verify model.gguf .*", r"pip install -r llama.cpp/.*",
     ),
     "needs a model in a hub cache: tests/cli/hub_test.py makes one": (r"prepack \w+ Qwen/.*", r"prepack verify .* Qwen/.*"),
     "judges what is installed on the machine: tests/cli/doctor_test.py makes environments": (

@@ -184,7 +184,7 @@ class Check(harness.ToolTest):
             self.assertEqual(len(report["findings"]), 7)
             for finding in report["findings"]:
                 self.assertEqual(finding["id"], "scheme-unsupported")
-                self.assertIn(f"Quark's {name} weights are not supported", finding["message"])
+                self.assertIn(f"weights of this kind are not supported (found {name}", finding["message"])
 
     def test_scales_of_caches(self):
         """Parts together say what one run says."""

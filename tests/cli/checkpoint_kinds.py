@@ -24,6 +24,7 @@ KINDS = [
     ("int8, int8 activations", [
         "ct-int8-moe", "ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static", "quark-int8", "quark-int8-dynamic"]),
     ("int8 and 4 bits, some with int8 activations", ["ct-mixed"]),
+    ("int8 with unsigned activations, and 4 bits, some channels padded: Quark", ["quark-padded"]),
     ("FP8 in blocks, FP8 activations", [
         "ct-fp8-block", "fp8-fused-experts", "fp8-fused-experts-transposed", "fp8-minimax-fmt", "fp8-ue8m0",
         "hf-fp8-stacked-scales", "hf-fp8-ue8m0"]),

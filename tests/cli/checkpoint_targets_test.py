@@ -38,7 +38,7 @@ UNREAD = {
     "gptqmodel-fp8-tensor", "gptqmodel-smollm2-awq-g64", "hf-fp8-stacked-scales", "hf-fp8-static",
     "modelopt-hf-quant-config", "mxfp8-minimax", "quark-fp8", "quark-fp8-channel", "quark-mixed", "quark-mxfp4",
     "quark-nvfp4", "quark-uint4", "quark-int4-order", "quark-int8", "quark-int8-dynamic", "quark-integers",
-    "quark-fp8-int4", "ar-model-free-w4-asym", "ar-old-model-free-w4-asym",
+    "quark-padded", "quark-fp8-int4", "ar-model-free-w4-asym", "ar-old-model-free-w4-asym",
 }  # fmt: skip
 
 # Scales that the source's format divides by, and the target's multiplies with, or the other way round: their

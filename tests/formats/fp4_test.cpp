@@ -405,7 +405,7 @@ TEST_CASE("what is wrong with FP4 of ModelOpt and Quark is said") {
          t.config["quantization_config"]["global_quant_config"]["weight"]["scale_format"] = "e5m3";
          t.config["quantization_config"]["global_quant_config"]["weight"]["group_size"] = 16;
        },
-       kUnsupported, "scheme-unsupported", "Quark's AMDFP4 (scales in e5m3) weights"},
+       kUnsupported, "scheme-unsupported", "(found AMDFP4 (scales in e5m3)"},
       {"Quark's activations of another kind", QuarkMxfp4,
        [](T t) {
          t.config["quantization_config"]["global_quant_config"]["input_tensors"]["is_dynamic"] =
@@ -432,8 +432,8 @@ TEST_CASE("what is wrong with FP4 of ModelOpt and Quark is said") {
          t.config["quantization_config"]["global_quant_config"]["weight"][0]["group_size"] = 32;
        },
        kUnsupported, "scheme-unsupported",
-       "Quark's twice quantized (fp4 per_group, then scales in fp8_e4m3 per_tensor) weights are "
-       "not supported"},
+       "weights that are quantized twice are not supported (found fp4 per_group and then scales in "
+       "fp8_e4m3 per_tensor, expected int4"},
       {"a step that is none", QuarkNvfp4,
        [](T t) { t.config["quantization_config"]["global_quant_config"]["weight"][1] = 1; },
        kMalformed, "config-field-invalid", "global_quant_config.weight"},

@@ -53,6 +53,19 @@ TestCheckpoint QuarkUint8() {
   return stored;
 }
 
+Json& InputOf(TestCheckpoint& stored) {
+  return stored.config["quantization_config"]["global_quant_config"]["input_tensors"];
+}
+
+// The same with static activations of such bytes.
+TestCheckpoint StaticUint8Inputs() {
+  TestCheckpoint stored = QuarkUint8();
+  InputOf(stored) = {{"dtype", "uint8"}, {"qscheme", "per_tensor"}, {"symmetric", false}};
+  stored.tensors.push_back({kFp8Module + ".input_scale", "F32", {}, Floats32({0.25F})});
+  stored.tensors.push_back({kFp8Module + ".input_zero_point", "U8", {}, Hex("7e")});
+  return stored;
+}
+
 std::vector<float> WeightsOf(const TestCheckpoint& stored) {
   const TempFolder folder;
   stored.Write(folder.path());
@@ -109,6 +122,58 @@ TEST_CASE("4 bits with one scale have it for every channel") {
         std::vector<float>{-14, -12, -10, -8, -6, -4, -2, 0, 2, 4, 6, 8, 10, 12, 14, 16});
 }
 
+TEST_CASE("the last word of a line may be padded to channels that are not there") {
+  TestCheckpoint groups = QuarkInt4();
+  groups.At(kFp8Module + ".weight_scale") = {
+      kFp8Module + ".weight_scale", "F32", {2, 5}, Floats32({1, 1, 1, 1, 1, 2, 2, 2, 2, 2})};
+  IntegerWeightOf(groups)["group_size"] = 1;
+  IntegerWeightOf(groups)["symmetric"] = false;
+  groups.At(kFp8Module + ".weight_zero_point") = {
+      kFp8Module + ".weight_zero_point", "I32", {2, 1}, Hex("10 00 00 00 00 00 01 00")};
+  CHECK(WeightsOf(groups) == std::vector<float>{-8, -16, -8, -14, -6, -12, -5, -10, -4, -10});
+  TestCheckpoint channels = QuarkInt4();
+  IntegerWeightOf(channels) = {
+      {"dtype", "uint4"}, {"qscheme", "per_channel"}, {"ch_axis", 0}, {"symmetric", false}};
+  channels.At(kFp8Module + ".weight") = {
+      kFp8Module + ".weight", "I32", {2, 1}, Hex("00 00 00 00 11 11 11 11")};
+  channels.At(kFp8Module + ".weight_scale") = {
+      kFp8Module + ".weight_scale", "F32", {2}, Floats32({1, 2})};
+  channels.At(kFp8Module + ".weight_zero_point") = {
+      kFp8Module + ".weight_zero_point", "I32", {1}, Hex("31 00 00 00")};
+  CHECK(WeightsOf(channels) ==
+        std::vector<float>{-1, -1, -1, -1, -1, -1, -1, -1, -4, -4, -4, -4, -4, -4, -4, -4});
+}
+
+TEST_CASE("unsigned activations are delivered as signed ones") {
+  const auto module_of = [](const TestCheckpoint& stored, const auto& check) {
+    const TempFolder folder;
+    stored.Write(folder.path());
+    const OpenedModel opened = MustOpen(folder.path());
+    check(opened.Module(kFp8Module));
+  };
+  TestCheckpoint stored = StaticUint8Inputs();
+  module_of(stored, [](const QuantizedLinear& module) {
+    CHECK(module.input() == InputQuantization{.scale = 0.25F, .zero_point = -2});
+    CHECK(DescribeActivations(module.scheme().activations) ==
+          "8-bit int per tensor static asymmetric");
+  });
+  // What Quark calls symmetric has the zero point 0.
+  InputOf(stored)["symmetric"] = true;
+  stored.At(kFp8Module + ".input_zero_point").bytes = Hex("00");
+  module_of(stored, [](const QuantizedLinear& module) {
+    CHECK(module.input() == InputQuantization{.scale = 0.25F, .zero_point = -128});
+  });
+  InputOf(stored) = {{"dtype", "uint8"},
+                     {"qscheme", "per_channel"},
+                     {"ch_axis", 1},
+                     {"is_dynamic", true},
+                     {"symmetric", false}};
+  module_of(stored, [](const QuantizedLinear& module) {
+    CHECK(DescribeActivations(module.scheme().activations) ==
+          "8-bit int per token dynamic asymmetric");
+  });
+}
+
 TEST_CASE("integers of Quark that cannot be read") {
   using T = TestCheckpoint&;
   const std::vector<FormatDefect> defects = {
@@ -154,26 +219,14 @@ TEST_CASE("integers of Quark that cannot be read") {
        "the scheme is symmetric, but a zero point is not zero (found 128 at channel 0, group 0"},
       {"zero points in floating point", QuarkUint8,
        [](T t) { IntegerWeightOf(t)["zero_point_type"] = "float32"; }, kUnsupported,
-       "scheme-unsupported", "Quark's uint8 per_tensor weights are not supported"},
+       "scheme-unsupported",
+       "(found uint8 per_tensor with zero points in floating point, expected int4"},
       {"channels that are inputs", QuarkUint8,
        [](T t) {
          IntegerWeightOf(t)["qscheme"] = "per_channel";
          IntegerWeightOf(t)["ch_axis"] = 1;
        },
-       kUnsupported, "scheme-unsupported", "Quark's uint8 per_channel weights are not supported"},
-      {"zero points that fill no word", QuarkUint8,
-       [](T t) {
-         IntegerWeightOf(t) = {
-             {"dtype", "uint4"}, {"qscheme", "per_channel"}, {"ch_axis", 0}, {"symmetric", false}};
-         t.At(kFp8Module + ".weight") = {
-             kFp8Module + ".weight", "I32", {2, 1}, Hex("00 00 00 00 00 00 00 00")};
-         t.At(kFp8Module + ".weight_scale") = {
-             kFp8Module + ".weight_scale", "F32", {2}, Floats32({1, 1})};
-         t.At(kFp8Module + ".weight_zero_point") = {
-             kFp8Module + ".weight_zero_point", "I32", {1}, Hex("00 00 00 00")};
-       },
-       kUnsupported, "scheme-unsupported",
-       "output channels do not fill words of 8 zero points (found N = 2"},
+       kUnsupported, "scheme-unsupported", "(found uint8 per_channel of the inputs, expected int4"},
       {"inputs that are rotated", QuarkInt4,
        [](T t) {
          AddZeros(t, kFp8Module + ".input_rotation", "I8", {2, 2}, 4);
@@ -186,18 +239,27 @@ TEST_CASE("integers of Quark that cannot be read") {
        "\"order\""},
       {"static activations without a scale", QuarkUint8,
        [](T t) {
-         t.config["quantization_config"]["global_quant_config"]["input_tensors"] = {
-             {"dtype", "int8"}, {"qscheme", "per_tensor"}, {"is_dynamic", false}};
+         InputOf(t) = {{"dtype", "int8"}, {"qscheme", "per_tensor"}, {"is_dynamic", false}};
        },
        kMalformed, "input-missing", "input_scale is missing"},
-      {"activations that are unsigned", QuarkUint8,
+      {"unsigned activations that clip", QuarkUint8,
        [](T t) {
-         t.config["quantization_config"]["global_quant_config"]["input_tensors"] = {
-             {"dtype", "uint8"}, {"qscheme", "per_tensor"}, {"is_dynamic", true}};
+         InputOf(t) = {{"dtype", "uint8"}, {"qscheme", "per_tensor"}, {"is_dynamic", true}};
        },
        kUnsupported, "scheme-unsupported",
        "activations of this kind are not supported with integer weights (found uint8 per_tensor, "
-       "dynamic"},
+       "dynamic, symmetric"},
+      {"a zero point of signed activations that is not", StaticUint8Inputs,
+       [](T t) { InputOf(t)["dtype"] = "int8"; }, kMalformed, "tensor-dtype", "input_zero_point"},
+      {"weights that are quantized at run time", QuarkUint8,
+       [](T t) { IntegerWeightOf(t)["is_dynamic"] = true; }, kUnsupported, "scheme-unsupported",
+       "(found uint8 per_tensor, quantized at run time, expected int4"},
+      {"words that are too many", QuarkInt4,
+       [](T t) {
+         t.At(kFp8Module + ".weight").shape = {2, 2};
+         t.At(kFp8Module + ".weight").bytes.resize(16);
+       },
+       kMalformed, "tensor-shape", "weight_scale"},
   };
   CheckDefects(defects);
 }

@@ -71,7 +71,7 @@ TEST_CASE("Quark's specifications of weights and activations") {
   CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8a16 tensor");
 }
 
-TEST_CASE("the first pattern of Quark's layers counts, then the class, then all") {
+TEST_CASE("a pattern of Quark's layers counts, then the class, then all") {
   const Json channels = QuarkChannels().config["quantization_config"]["global_quant_config"];
   const Json none = {{"weight", nullptr}};
   TestCheckpoint stored = QuarkChannels();
@@ -83,6 +83,107 @@ TEST_CASE("the first pattern of Quark's layers counts, then the class, then all"
   QuarkConfigOf(stored)["layer_quant_config"] = {
       {"*down*", none}, {"*.mlp.*_proj", channels}, {"*", none}};
   CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
+}
+
+TEST_CASE("of several patterns of Quark's layers, the tensors tell the one that was used") {
+  const Json channels = QuarkChannels().config["quantization_config"]["global_quant_config"];
+  const Json one = QuarkFp8().config["quantization_config"]["global_quant_config"];
+  TestCheckpoint stored = QuarkChannels();
+  Json& rules = QuarkConfigOf(stored)["layer_quant_config"];
+  for (const auto& [first, second] : {std::pair(one, channels), std::pair(channels, one)}) {
+    rules = {{"*.mlp.*", first}, {"*up_proj", second}};
+    CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
+  }
+  // Rules that say the same are one.
+  rules = {{"*.mlp.*", channels}, {"*up_proj", channels}};
+  CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
+  // None fits: the error is that of the first.
+  rules = {{"*.mlp.*", one}, {"*up_proj", {{"weight", nullptr}}}};
+  CheckError(ReadEverything(stored), ErrorKind::kMalformed,
+             "the shape of the scales contradicts the weight");
+  // Both do.
+  rules["*up_proj"] = channels;
+  rules["*.mlp.*"] = channels;
+  rules["*.mlp.*"]["input_tensors"] = nullptr;
+  const Status status = ReadEverything(stored);
+  CheckError(status, ErrorKind::kMalformed,
+             "mlp.up_proj: two rules of the config match the module, and they differ (found "
+             "\"*.mlp.*\" and \"*up_proj\"");
+  CHECK(status.id() == "module-rules-differ");
+}
+
+TEST_CASE("of patterns of Quark's layers, one that is not read may be the one that was used") {
+  const Json channels = QuarkChannels().config["quantization_config"]["global_quant_config"];
+  TestCheckpoint stored = QuarkChannels();
+  Json& rules = QuarkConfigOf(stored)["layer_quant_config"];
+  rules = {{"*.mlp.*", channels}, {"*up_proj", {{"weight", {{"dtype", "fp6_e2m3"}}}}}};
+  CHECK(ReadEverything(stored).id() == "module-rules-differ");
+}
+
+TEST_CASE("activations that are not read are an error of their modules only") {
+  TestCheckpoint stored = QuarkChannels();
+  Json rule = QuarkConfigOf(stored)["global_quant_config"];
+  rule["input_tensors"] = {{"dtype", "fp4"}, {"qscheme", "per_group"}, {"group_size", 32}};
+  QuarkConfigOf(stored)["layer_quant_config"] = {{"*down_proj", rule}};
+  for (const std::string name : {".weight", ".weight_scale"}) {
+    TestTensor copy = stored.At(kFp8Module + name);
+    copy.name = "model.layers.0.mlp.down_proj" + name;
+    stored.tensors.push_back(copy);
+  }
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  RequireOk(checkpoint.status());
+  const Result<QuantizedModel> model = ExamineQuantizedModel(*checkpoint);
+  RequireOk(model.status());
+  REQUIRE(model->modules.size() == 1);
+  CHECK(model->modules.front()->module() == kFp8Module);
+  REQUIRE(model->errors.size() == 1);
+  CheckError(model->errors.front(), ErrorKind::kUnsupported,
+             "mlp.down_proj: config.json: quantization_config.layer_quant_config.*down_proj."
+             "input_tensors: activations of this kind are not supported with FP8 weights (found "
+             "fp4 per_group, static, expected fp8_e4m3 per_tensor, or dynamic per_channel with "
+             "ch_axis 1). Quantize the model again with such activations, or without any");
+}
+
+TEST_CASE("the names of the first versions of Quark mean the same") {
+  TestCheckpoint stored = QuarkChannels();
+  Json& inputs = QuarkInputOf(stored);
+  inputs = {{"dtype", "fp8_e4m3"}, {"qscheme", "per_channel"}, {"axis", 1}, {"dynamic", true}};
+  CHECK(DescribeActivations(QuarkSchemeOf(stored).activations) == "8-bit float per token dynamic");
+  inputs["axis"] = 0;
+  CHECK(ReadEverything(stored).id() == "scheme-unsupported");
+}
+
+TEST_CASE("rotations that activations need at run time are refused, others are not") {
+  TestCheckpoint stored = QuarkChannels();
+  Json& steps = QuarkConfigOf(stored)["algo_config"];
+  Json rotation = {{"name", "rotation"}, {"r1", true}, {"r2", true}, {"r3", true}, {"r4", false}};
+  steps = {{{"name", "awq"}}, rotation};
+  CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
+  rotation["online_config"] = {{"online_rotation_layers", {"model.layers.0.mlp.down_proj"}}};
+  steps = {rotation};
+  CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
+  steps[0]["r4"] = true;
+  CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
+  steps[0]["online_config"]["online_rotation_layers"] = {kFp8Module};
+  CheckError(ReadEverything(stored), ErrorKind::kUnsupported,
+             "mlp.up_proj: the module rotates its inputs at run time (found online_rotation_layers "
+             "in the config, expected only rotations that are folded into the weights). Quantize "
+             "the model without r4 and online_r1_rotation");
+  // Older versions do not say which modules: it may be any.
+  steps[0].erase("online_config");
+  CheckError(ReadEverything(stored), ErrorKind::kUnsupported,
+             "quantization_config.algo_config: the model rotates activations at run time (found "
+             "r4");
+  QuarkConfigOf(stored)["pre_quant_opt_config"] = {{"name", "rotation"},
+                                                   {"online_r1_rotation", true}};
+  QuarkConfigOf(stored).erase("algo_config");
+  const Status status = ReadEverything(stored);
+  CheckError(status, ErrorKind::kUnsupported,
+             "quantization_config.pre_quant_opt_config: the model rotates activations at run time "
+             "(found online_r1_rotation");
+  CHECK(status.id() == "rotation");
 }
 
 TEST_CASE("Quark's exclude takes names, wildcards and expressions") {
@@ -133,45 +234,49 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
          QuarkWeightOf(t) = {{"dtype", "fp4"}, {"qscheme", "per_group"}, {"scale_format", "e8m0"}};
        },
        unsupported, "scheme-unsupported",
-       "mlp.up_proj: Quark's MXFP4 weights are not supported (expected int4, uint4, int8 or uint8; "
-       "fp8_e4m3 per_tensor or per_channel; MXFP4 or NVFP4)"},
+       "mlp.up_proj: weights of this kind are not supported (found MXFP4, expected int4, "
+       "uint4, int8 or uint8; fp8_e4m3 per_tensor or per_channel; MXFP4 in groups of 32, or "
+       "NVFP4)"},
       {"AMDFP4", QuarkFp8,
        [](T t) {
          QuarkWeightOf(t) = {{"dtype", "fp4"}, {"qscheme", "per_group"}, {"scale_format", "e5m3"}};
        },
-       unsupported, "scheme-unsupported",
-       "Quark's AMDFP4 (scales in e5m3) weights are not supported"},
+       unsupported, "scheme-unsupported", "(found AMDFP4 (scales in e5m3), expected"},
       {"NVFP4", QuarkFp8,
        [](T t) {
          QuarkWeightOf(t) = Json::array({{{"dtype", "fp4"}}, {{"dtype", "fp8_e4m3"}}});
        },
        unsupported, "scheme-unsupported",
-       "Quark's twice quantized (fp4, then fp8_e4m3) weights are not supported"},
+       "weights that are quantized twice are not supported (found fp4 and then fp8_e4m3, expected "
+       "int4"},
       {"int4 of FP8", QuarkFp8,
        [](T t) {
          QuarkWeightOf(t) = Json::array({{{"dtype", "fp8_e4m3"}}, {{"dtype", "int4"}}});
        },
        unsupported, "scheme-unsupported",
-       "Quark's twice quantized (fp8_e4m3, then int4) weights are not supported"},
+       "weights that are quantized twice are not supported (found fp8_e4m3 and then int4, expected "
+       "int4"},
       {"MXFP6", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "fp6_e2m3"; }, unsupported,
-       "scheme-unsupported", "Quark's MXFP6 weights are not supported"},
+       "scheme-unsupported", "(found MXFP6 (fp6_e2m3), expected int4"},
       {"MXFP8", QuarkFp8,
        [](T t) {
          QuarkWeightOf(t)["qscheme"] = "per_group";
          QuarkWeightOf(t)["scale_format"] = "e8m0";
        },
-       unsupported, "scheme-unsupported", "Quark's MXFP8 weights are not supported"},
+       unsupported, "scheme-unsupported", "(found MXFP8, expected int4"},
       {"integers of 3 bits", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "int3"; }, unsupported,
-       "scheme-unsupported", "Quark's int3 per_tensor weights are not supported"},
+       "scheme-unsupported", "(found int3 per_tensor, expected int4"},
       {"MX6", QuarkFp8, [](T t) { QuarkWeightOf(t)["dtype"] = "mx6"; }, unsupported,
-       "scheme-unsupported", "Quark's OCP MX (mx6) weights are not supported"},
+       "scheme-unsupported", "(found OCP MX (mx6), expected int4"},
       {"integers with activations in FP8", QuarkFp8,
        [](T t) { QuarkWeightOf(t)["dtype"] = "int8"; }, unsupported, "scheme-unsupported",
        "input_tensors: activations of this kind are not supported with integer weights (found "
-       "fp8_e4m3 per_tensor, static, expected int8 per_tensor, or dynamic per_channel with ch_axis "
-       "1)"},
+       "fp8_e4m3 per_tensor, static, expected int8 or uint8 per_tensor, or dynamic per_channel "
+       "with ch_axis 1; dynamic uint8 must be asymmetric). Quantize the model again with such "
+       "activations, or without any"},
       {"channels that are inputs", QuarkChannels, [](T t) { QuarkWeightOf(t)["ch_axis"] = 1; },
-       unsupported, "scheme-unsupported", "Quark's fp8_e4m3 per_channel weights are not supported"},
+       unsupported, "scheme-unsupported",
+       "(found fp8_e4m3 per_channel of the inputs, expected int4"},
       {"activations that are not read", QuarkFp8, [](T t) { QuarkInputOf(t)["dtype"] = "int8"; },
        unsupported, "scheme-unsupported",
        "input_tensors: activations of this kind are not supported with FP8 weights (found int8 "
@@ -203,6 +308,21 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
        },
        malformed, "config-field-invalid",
        "layer_type_quant_config.Linear: the field has the wrong type"},
+      {"an algorithm that is none", QuarkFp8, [](T t) { QuarkConfigOf(t)["algo_config"] = {1}; },
+       malformed, "config-field-invalid", "algo_config: the field has the wrong type"},
+      {"an online rotation that is none", QuarkFp8,
+       [](T t) {
+         QuarkConfigOf(t)["algo_config"] = {{{"name", "rotation"}, {"online_config", 1}}};
+       },
+       malformed, "config-field-invalid", "online_config: the field has the wrong type"},
+      {"a bias that is quantized", QuarkFp8,
+       [](T t) {
+         AddZeros(t, kFp8Module + ".bias", "I8", {3}, 3);
+         AddZeros(t, kFp8Module + ".bias_scale", "F32", {}, 4);
+       },
+       unsupported, "bias-quantized",
+       "mlp.up_proj: the bias is quantized (found I8 with bias_scale, expected a bias in floating "
+       "point). Quantize the model again, and leave `bias` out of the quantization config"},
       {"an exclude that is none", QuarkFp8, [](T t) { QuarkConfigOf(t)["exclude"] = "lm_head"; },
        malformed, "config-field-invalid", "exclude: the field has the wrong type"},
       {"an expression that does not compile", QuarkFp8,
@@ -265,6 +385,12 @@ TEST_CASE("Quark's integers dequantize to the truth, to the bit") {
   for (const auto& [module, scheme] : schemes) {
     CHECK(DescribeScheme(all.Module("model.layers.0." + module).scheme()) == scheme);
   }
+  const OpenedModel padded = CheckTruth("quark-padded", "quark", 7);
+  CHECK(padded.Module("model.layers.0.mlp.gate_proj").n() == 196);
+  CHECK(padded.Module("model.layers.0.mlp.up_proj").n() == 196);
+  const QuantizedLinear& query = padded.Module("model.layers.0.self_attn.q_proj");
+  CHECK(DescribeActivations(query.scheme().activations) ==
+        "8-bit int per tensor static asymmetric");
   const OpenedModel mixed = CheckTruth("quark-fp8-int4", "quark", 7);
   CHECK(DescribeScheme(mixed.Module("model.layers.0.mlp.up_proj").scheme()) ==
         "w4a16 group 32 symmetric");

@@ -94,7 +94,7 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
 }
 
 // qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
-// kernels/awq.h.
+// kernels/awq.h. Quark pads the last word where N is no multiple of 8.
 class AwqGemmLinear final : public Linear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
@@ -115,7 +115,7 @@ class AwqGemmLinear final : public Linear {
   PanelRange CodesNear(uint64_t byte) const override;
 
  private:
-  uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
+  uint64_t WordsPerRow() const { return CeilDiv(n_, kAwqCodesPerWord); }
   // Of two's complement, the high bit of each nibble becomes that of an unsigned code.
   void MakeUnsigned(std::span<std::byte> nibbles) const {
     if (!is_signed_) return;
@@ -298,7 +298,7 @@ StoredBits AwqGemmLinear::WhereNibble(const StoredTensor& tensor, uint64_t row, 
   const auto channel = static_cast<unsigned>(n % kAwqCodesPerWord);
   const uint64_t nibble = in_order_ ? channel : AwqNibble(channel);
   return {{.tensor = tensor.name,
-           .bit = 4 * (row * n_ + n / kAwqCodesPerWord * kAwqCodesPerWord + nibble),
+           .bit = 4 * ((row * WordsPerRow() + n / kAwqCodesPerWord) * kAwqCodesPerWord + nibble),
            .bits = 4}};
 }
 
@@ -316,7 +316,7 @@ StoredBits AwqGemmLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
 }
 
 PanelRange AwqGemmLinear::CodesNear(uint64_t byte) const {
-  return {.n0 = 0, .rows = n_, .k0 = byte / (n_ / 2), .cols = 1};
+  return {.n0 = 0, .rows = n_, .k0 = byte / (WordsPerRow() * kWideWordBytes), .cols = 1};
 }
 
 }  // namespace

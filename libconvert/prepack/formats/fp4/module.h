@@ -28,6 +28,8 @@ struct Meaning {
 
   uint64_t group_size() const { return nvfp4 ? kNvfp4Group : kMxGroup; }
   ScaleForm form() const { return nvfp4 ? ScaleForm::kFloat8 : ScaleForm::kExponent; }
+
+  friend bool operator==(const Meaning&, const Meaning&) = default;
 };
 // Activations of 4 bits in groups of that size, quantized at run time.
 ActivationScheme FourBitActivations(uint64_t group_size);

@@ -36,6 +36,8 @@ struct Meaning {
   uint64_t group_size = 0;  // of kGroup
   ScaleForm form = ScaleForm::kFactor;
   ActivationScheme activations;
+
+  friend bool operator==(const Meaning&, const Meaning&) = default;
 };
 
 // kUnsupported or kMalformed unless the weight is a matrix of F8_E4M3, and not that of an

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/checked.h"
 #include "prepack/formats/awq/linear.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/rows/row_checks.h"
@@ -65,7 +66,7 @@ class Description {
     }
     const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
     const uint64_t packed = weight.shape[1] * per_word;
-    parts_.n = IsGrouped() ? packed : weight.shape[0];
+    parts_.n = IsGrouped() ? OutputsOf(packed) : weight.shape[0];
     parts_.k = IsGrouped() ? weight.shape[0] : packed;
     if (IsGrouped() && parts_.k % meaning_.group_size != 0) {
       return Malformed(module_.name, "the group size does not divide the input channels")
@@ -73,6 +74,14 @@ class Description {
           .Id(FindingId("group-size-mismatch"));
     }
     return {};
+  }
+
+  // Of columns of words, the last of which may be padded: there are as many channels as scales.
+  uint64_t OutputsOf(uint64_t packed) const {
+    const StoredTensor* scale = module_.Find("weight_scale");
+    if (meaning_.bits != 4 || scale == nullptr || scale->shape.size() != 2) return packed;
+    const uint64_t outputs = scale->shape[1];
+    return outputs <= packed && packed - outputs < kAwqCodesPerWord ? outputs : packed;
   }
 
   void SetScheme() {
@@ -126,13 +135,8 @@ class Description {
     }
     PREPACK_TRY(RequireDType(checkpoint_, *parts_.zero_point, "the zero points", {CodeDType()}));
     const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
-    if (meaning_.granularity == Granularity::kChannel && parts_.n % per_word != 0) {
-      return Unsupported(module_.name, "output channels do not fill words of 8 zero points")
-          .Found(fmt::format("N = {}", parts_.n))
-          .Id(FindingId("scheme-unsupported"));
-    }
     return RequireParameterShape(*parts_.zero_point, "as the config's qscheme wants it",
-                                 parts_.n / per_word);
+                                 CeilDiv(parts_.n, per_word));
   }
 
   Status FindInput() {
@@ -144,7 +148,8 @@ class Description {
     const ActivationScheme& activations = parts_.scheme.activations;
     if (activations.type == ActivationType::kNone || activations.dynamic) return {};
     PREPACK_TRY_ASSIGN(const InputQuantization input,
-                       ReadStaticInput(checkpoint_, module_.name, activations, scale, zero_point));
+                       ReadStaticInput(checkpoint_, module_.name, activations, scale, zero_point,
+                                       meaning_.unsigned_inputs));
     parts_.input = input;
     return {};
   }

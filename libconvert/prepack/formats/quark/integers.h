@@ -14,8 +14,10 @@
 //
 // int4 is two's complement in its nibble. Eight nibbles lie in a word, in AWQ's order
 // (kernels/awq.h) where the config's export.pack_method is "reorder", and one after the other where
-// it is "order"; so do the zero points along N. Zero points of symmetric modules are 0. Those of
-// unsigned codes always count: Quark calls some of them symmetric.
+// it is "order"; so do the zero points along N. The last word of a line may be padded: along N, to
+// which scales there are; along K, of channels that nothing tells from others. Zero points of
+// symmetric modules are 0. Those of unsigned codes always count: Quark calls some of them
+// symmetric.
 
 #include <cstdint>
 #include <memory>
@@ -36,6 +38,9 @@ struct IntegerMeaning {
   bool symmetric = true;
   bool awq_order = true;
   ActivationScheme activations = {};
+  bool unsigned_inputs = false;  // static zero points are bytes from 0 to 255
+
+  friend bool operator==(const IntegerMeaning&, const IntegerMeaning&) = default;
 };
 
 // Describes a module that has a `weight` and is quantized so: checks its tensors against each other

@@ -16,6 +16,7 @@
 #include "prepack/formats/quark/config.h"
 #include "prepack/formats/quark/integers.h"
 #include "prepack/formats/readers.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack::quark {
 namespace {
@@ -26,24 +27,33 @@ bool IsQuarkQuantized(const ModuleTensors& module, const StoredTensor& weight) {
   return fp8::IsFloat8(weight.dtype) || (codes && module.Find("weight_scale") != nullptr);
 }
 
-Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpoint,
-                                                       const Config& config,
-                                                       const ModuleTensors& module,
-                                                       const StoredTensor& weight) {
-  if (module.Find("input_rotation") != nullptr) {
+// What makes a module unreadable, whatever its weights are.
+Status CheckSideTensors(const Config& config, const ModuleTensors& module) {
+  const bool stored = module.Find("input_rotation") != nullptr;
+  if (stored || config.rotated.contains(module.name)) {
     return Unsupported(module.name, "the module rotates its inputs at run time")
-        .Found("input_rotation")
-        .Expected("rotations that are folded into the weights")
-        .Hint("Export the model without r4 and online_r1_rotation")
+        .Found(stored ? "input_rotation" : "online_rotation_layers in the config")
+        .Expected("only rotations that are folded into the weights")
+        .Hint(kWithoutRotation)
         .Id(FindingId("rotation"));
   }
-  const Spec& spec = config.SpecOf(module.name);
-  if (!spec.other.empty()) {
-    return Unsupported(module.name, fmt::format("Quark's {} weights are not supported", spec.other))
-        .Expected("int4, uint4, int8 or uint8; fp8_e4m3 per_tensor or per_channel; MXFP4 or NVFP4")
-        .Hint("Quantize the float model to one of these")
-        .Id(FindingId("scheme-unsupported"));
+  if (const StoredTensor* scale = module.Find("bias_scale")) {
+    const StoredTensor* bias = module.Find("bias");
+    return Unsupported(module.name, "the bias is quantized")
+        .Found(fmt::format("{} with {}", bias == nullptr ? "no bias" : DTypeName(bias->dtype),
+                           LastPart(scale->name)))
+        .Expected("a bias in floating point")
+        .Hint("Quantize the model again, and leave `bias` out of the quantization config")
+        .Id(FindingId("bias-quantized"));
   }
+  return {};
+}
+
+// The module as one rule has it.
+Result<std::unique_ptr<QuantizedLinear>> DescribeAs(const Checkpoint& checkpoint,
+                                                    const Config& config, const Spec& spec,
+                                                    const ModuleTensors& module,
+                                                    const StoredTensor& weight) {
   if (spec.fp4) return fp4::DescribeModule(checkpoint, module, *spec.fp4);
   if (spec.integers) {
     IntegerMeaning meaning = *spec.integers;
@@ -63,6 +73,52 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
   }
   return fp8::DescribeModule(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
                              *spec.fp8);
+}
+
+// The rule that the module was quantized by: of several, the one that its tensors fit. What is not
+// read may fit, too.
+Result<const Spec*> FindSpec(const Checkpoint& checkpoint, const Config& config,
+                             const ModuleTensors& module, const StoredTensor& weight) {
+  const std::vector<const Config::Rule*> rules = config.RulesOf(module.name);
+  if (rules.size() < 2) return &config.SpecOf(module.name);
+  std::vector<const Config::Rule*> fitting;
+  for (const Config::Rule* rule : rules) {
+    const bool unread = !rule->spec.other.empty();
+    if (unread || DescribeAs(checkpoint, config, rule->spec, module, weight).ok()) {
+      fitting.push_back(rule);
+    }
+  }
+  if (fitting.empty()) return &rules.front()->spec;
+  if (fitting.size() == 1) return &fitting.front()->spec;
+  return Malformed(module.name, "two rules of the config match the module, and they differ")
+      .Found(fmt::format("\"{}\" and \"{}\"", Printable(fitting[0]->pattern),
+                         Printable(fitting[1]->pattern)))
+      .Expected("one rule, or tensors that only one of them fits")
+      .Hint(
+          "Quark took the rule that came first, but config.json has them sorted by name. Remove "
+          "the one from layer_quant_config that was not used")
+      .Id(FindingId("module-rules-differ"));
+}
+
+Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpoint,
+                                                       const Config& config,
+                                                       const ModuleTensors& module,
+                                                       const StoredTensor& weight) {
+  PREPACK_TRY(CheckSideTensors(config, module));
+  PREPACK_TRY_ASSIGN(const Spec* spec, FindSpec(checkpoint, config, module, weight));
+  if (!spec->other.empty()) {
+    return Unsupported(module.name, spec->twice
+                                        ? "weights that are quantized twice are not supported"
+                                        : "weights of this kind are not supported")
+        .Found(spec->other)
+        .Expected(
+            "int4, uint4, int8 or uint8; fp8_e4m3 per_tensor or per_channel; MXFP4 in groups of "
+            "32, or NVFP4")
+        .Hint("Quantize the float model to one of these")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  if (!spec->inputs.ok()) return Status(spec->inputs).In(module.name);
+  return DescribeAs(checkpoint, config, *spec, module, weight);
 }
 
 // A weight in floating point that the config wants quantized, by the name of a linear layer.

@@ -223,8 +223,8 @@ Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,
 
 Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::string_view module,
                                           const ActivationScheme& activations,
-                                          const StoredTensor* scale,
-                                          const StoredTensor* zero_point) {
+                                          const StoredTensor* scale, const StoredTensor* zero_point,
+                                          bool is_unsigned) {
   const auto missing = [&](std::string_view name) {
     return Malformed(module,
                      fmt::format("{} is missing, but activations are quantized statically", name))
@@ -242,8 +242,8 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
   InputQuantization input{.scale = value, .zero_point = 0};
   if (activations.symmetric) return input;
   if (zero_point == nullptr) return missing("input_zero_point");
-  Status status =
-      RequireDType(checkpoint, *zero_point, "the zero points of activations", {DType::kI8});
+  Status status = RequireDType(checkpoint, *zero_point, "the zero points of activations",
+                               {is_unsigned ? DType::kU8 : DType::kI8});
   if (status.ok() && ElementCount(*zero_point) != 1) {
     status = RequireShape(checkpoint, *zero_point, std::vector<uint64_t>{1}, "one per module");
   }
@@ -251,7 +251,8 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
   std::byte stored{};
   status = checkpoint.Read(*zero_point, 0, {&stored, 1});
   if (!status.ok()) return status;
-  input.zero_point = SignedByte(std::to_integer<uint8_t>(stored));
+  const auto byte = std::to_integer<uint8_t>(stored);
+  input.zero_point = is_unsigned ? byte - 128 : SignedByte(byte);
   return input;
 }
 

@@ -72,11 +72,12 @@ Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,
 
 // The static quantization of activations. A missing tensor, a scale that is not a positive finite
 // number, or tensors that are not single values are kMalformed. `zero_point` is needed only when
-// the activations are asymmetric.
+// the activations are asymmetric. That of unsigned activations is U8, and delivered as that
+// of signed ones, which is 128 less.
 Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::string_view module,
                                           const ActivationScheme& activations,
-                                          const StoredTensor* scale,
-                                          const StoredTensor* zero_point);
+                                          const StoredTensor* scale, const StoredTensor* zero_point,
+                                          bool is_unsigned = false);
 
 // A byte as two's complement.
 constexpr int SignedByte(uint8_t byte) {

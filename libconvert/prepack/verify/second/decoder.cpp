@@ -25,6 +25,12 @@ Status ReadOne(const Checkpoint& source, const StoredTensor& tensor, double& val
     if (status.ok()) value = bytes[0];
     return status;
   }
+  if (tensor.dtype == DType::kU8) {
+    std::vector<uint8_t> bytes;
+    Status status = ReadSecond(source, tensor, first, bytes);
+    if (status.ok()) value = bytes[0];
+    return status;
+  }
   if (tensor.dtype == DType::kI32) {
     std::vector<int32_t> words;
     Status status = ReadSecond(source, tensor, first, words);
@@ -176,6 +182,8 @@ Result<DecodedInput> SecondDecoder::ReadInput(const std::string& module) const {
   const StoredTensor* zero_point = source_->Find(module + ".input_zero_point");
   if (status.ok() && zero_point != nullptr) {
     status = ReadOne(*source_, *zero_point, input.zero_point);
+    // Kernels compute with signed bytes, which are 128 less.
+    if (zero_point->dtype == DType::kU8) input.zero_point -= 128;
   }
   if (!status.ok()) return status;
   return input;

@@ -56,21 +56,6 @@ const Json* MemberOf(const Json* object, const char* key) {
   return found == object->end() ? nullptr : &*found;
 }
 
-// What the config says of the weights of the module, or nullptr.
-const Json* WeightOf(const Checkpoint& source, const std::string& module) {
-  if (const Json* layers = SecondConfigField(source, "layer_quant_config")) {
-    for (const auto& [pattern, spec] : layers->items()) {
-      if (Matches(pattern, module)) return MemberOf(&spec, "weight");
-    }
-  }
-  if (const Json* types = SecondConfigField(source, "layer_type_quant_config")) {
-    for (const auto& [type, spec] : types->items()) {
-      if (type.find("Linear") != std::string::npos) return MemberOf(&spec, "weight");
-    }
-  }
-  return MemberOf(SecondConfigField(source, "global_quant_config"), "weight");
-}
-
 // How the numbers of a module are stored.
 struct Integers {
   const StoredTensor* codes = nullptr;
@@ -87,6 +72,46 @@ struct Integers {
                      : static_cast<int>(bits);
   }
 };
+
+// Could the tensors be what the rule says? Several rules may match a module, and the file has lost
+// their order.
+bool Fits(const Json* weight, const StoredTensor& codes, const StoredTensor& scales) {
+  const Json* dtype = MemberOf(weight, "dtype");
+  const Json* qscheme = MemberOf(weight, "qscheme");
+  if (dtype == nullptr || !dtype->is_string() || qscheme == nullptr) return false;
+  const auto& name = dtype->get_ref<const std::string&>();
+  const bool stored = codes.dtype == DType::kI32
+                          ? name == "int4" || name == "uint4"
+                          : name == (codes.dtype == DType::kI8 ? "int8" : "uint8");
+  if (!stored || (*qscheme == "per_group") != (scales.shape.size() == 2)) return false;
+  if (*qscheme == "per_tensor") return scales.shape.empty() || scales.shape[0] == 1;
+  if (*qscheme == "per_channel") return scales.shape[0] == codes.shape[0];
+  const Json* group = MemberOf(weight, "group_size");
+  const uint64_t inputs = codes.shape[0];
+  return group != nullptr && group->is_number_unsigned() &&
+         group->get<uint64_t>() * scales.shape[0] == inputs;
+}
+
+// What the config says of the weights of the module, or nullptr.
+const Json* WeightOf(const Checkpoint& source, const std::string& module,
+                     const Integers& integers) {
+  if (const Json* layers = SecondConfigField(source, "layer_quant_config")) {
+    bool any = false;
+    for (const auto& [pattern, spec] : layers->items()) {
+      if (!Matches(pattern, module)) continue;
+      any = true;
+      const Json* weight = MemberOf(&spec, "weight");
+      if (Fits(weight, *integers.codes, *integers.scales)) return weight;
+    }
+    if (any) return nullptr;
+  }
+  if (const Json* types = SecondConfigField(source, "layer_type_quant_config")) {
+    for (const auto& [type, spec] : types->items()) {
+      if (type.find("Linear") != std::string::npos) return MemberOf(&spec, "weight");
+    }
+  }
+  return MemberOf(SecondConfigField(source, "global_quant_config"), "weight");
+}
 
 // Numbers of a tensor in the shape that it has once words are unpacked; a vector is one row.
 Status ReadNumbers(const Checkpoint& source, const Integers& integers, const StoredTensor& tensor,
@@ -125,7 +150,7 @@ Result<Integers> FindIntegers(const Checkpoint& source, const std::string& modul
   PREPACK_TRY_ASSIGN(found.codes, SecondTensor(source, module + ".weight"));
   PREPACK_TRY_ASSIGN(found.scales, SecondTensor(source, module + ".weight_scale"));
   found.zeros = source.Find(module + ".weight_zero_point");
-  const Json* dtype = MemberOf(WeightOf(source, module), "dtype");
+  const Json* dtype = MemberOf(WeightOf(source, module, found), "dtype");
   if (dtype == nullptr || !dtype->is_string()) return NotKnown(module);
   found.is_signed = !dtype->get_ref<const std::string&>().starts_with('u');
   found.nibbles = found.codes->dtype == DType::kI32;

@@ -7,7 +7,7 @@ KINDS = [
     ("GPTQ, AWQ, AutoRound, compressed-tensors or Quark: 4 bits, symmetric", [
         "ar-gptq-w4-sym", "ar-w4-sym-g128", "ct-gptq-static-act-g128", "ct-smollm2-w4a16-gptq-g64",
         "ct-spinquant-r1r2", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym",
-        "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-sym-g128"]),
+        "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-sym-g128", "quark-awq"]),
     ("the same, asymmetric", [
         "ar-arawq-w4-asym", "ar-awq-w4-asym", "ar-gptq-w4-asym", "ar-model-free-w4-asym",
         "ar-old-model-free-w4-asym", "awq-gemm-g128", "awq-gemv-g128", "awq-gemvfast-g128", "ct-old-asym-g128",
@@ -44,7 +44,7 @@ KINDS = [
     ("MXFP4, experts of gpt-oss", ["gpt-oss-mxfp4"]),
     ("MXFP4 and FP8", ["quark-mixed"]),
     ("4 bits and FP8", ["quark-fp8-int4"]),
-    ("4 and 8 bits, some asymmetric: Quark", ["quark-integers"]),
+    ("4 and 8 bits, some asymmetric: Quark", ["quark-first", "quark-integers"]),
     ("FP4 experts, the rest FP8: DeepSeek V4", ["fp8-deepseek-v4"]),
     ("NVFP4: compressed-tensors", ["ct-nvfp4", "ct-nvfp4a16"]),
     ("NVFP4: ModelOpt", ["modelopt-nvfp4"]),

@@ -38,7 +38,7 @@ UNREAD = {
     "gptqmodel-fp8-tensor", "gptqmodel-smollm2-awq-g64", "hf-fp8-stacked-scales", "hf-fp8-static",
     "modelopt-hf-quant-config", "mxfp8-minimax", "quark-fp8", "quark-fp8-channel", "quark-mixed", "quark-mxfp4",
     "quark-nvfp4", "quark-uint4", "quark-int4-order", "quark-int8", "quark-int8-dynamic", "quark-integers",
-    "quark-padded", "quark-fp8-int4", "ar-model-free-w4-asym", "ar-old-model-free-w4-asym",
+    "quark-padded", "quark-first", "quark-awq", "quark-fp8-int4", "ar-model-free-w4-asym", "ar-old-model-free-w4-asym",
 }  # fmt: skip
 
 # Scales that the source's format divides by, and the target's multiplies with, or the other way round: their
@@ -49,6 +49,8 @@ RECIPROCALS = {
     "gptqmodel-fp8-tensor": CT, "ct-nvfp4": {"modelopt"}, "ct-nvfp4a16": {"modelopt"},
     "modelopt-nvfp4-gpt-oss": CT,
 }  # fmt: skip
+# The one scale of these becomes that of every channel.
+SINGLE_SCALES = {"quark-integers": "self_attn.k_proj", "quark-first": "mlp.gate_proj"}
 EXACT, BY_A_ROUNDING, BF16 = "exact", "reciprocals", "rounded"
 
 # What else differs after the way back to the source's own format.
@@ -61,6 +63,7 @@ BACK_OTHERWISE = {
     "fp8-fused-experts-transposed": SINGLE,
     "hf-fp8-stacked-scales": SINGLE,
     "modelopt-nvfp4-gpt-oss": SINGLE,
+    "quark-awq": "codes are written unsigned, and in AWQ's order",
     "hf-fp8-static": "a copy of the weights under Mistral's names is not written",
 }
 # Sources that their own format as it is written here cannot hold, and the beginning of the reason.
@@ -222,8 +225,8 @@ class Pair:
 
         # A model in bf16 is not quantized, and check says so.
         expected = {("config-missing", "config.json")} if self.target == "bf16" else set()
-        if self.name == "quark-integers":  # the one scale of a tensor becomes that of every channel
-            expected |= {("scale-constant", "model.layers.0.self_attn.k_proj")}
+        if self.name in SINGLE_SCALES:
+            expected |= {("scale-constant", f"model.layers.0.{SINGLE_SCALES[self.name]}")}
         more = sorted(findings(self.out) - findings(self.source) - expected)
         self.wrong += [f"check finds {len(more)} more, first {more[0]}"] if more else []
 

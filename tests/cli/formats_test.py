@@ -70,6 +70,8 @@ PACKED = {
     "quark-int4-order": ALL,
     "quark-int8": {"vllm-cpu": 7, "zentorch": None, "onednn": 7},
     "quark-int8-dynamic": ALL,
+    "quark-awq": ALL,
+    "quark-first": {"vllm-cpu": 3, "zentorch": 3, "onednn": 3},
     "quark-padded": {"vllm-cpu": 5, "zentorch": 2, "onednn": 7},
     "quark-integers": {"vllm-cpu": 2, "zentorch": 2, "onednn": 2},
     "quark-fp8-int4": {"vllm-cpu": 7, "zentorch": 3, "onednn": 3},

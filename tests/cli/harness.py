@@ -47,6 +47,7 @@ CHECKPOINT_TARGETS = [
 WARNED = {
     # Every module on purpose in another way.
     "quark-integers": ["module-siblings-differ", "module-siblings-differ"],
+    "quark-first": ["module-siblings-differ", "module-siblings-differ"],
     "quark-padded": ["module-siblings-differ"],
     # One of gate and up was left unquantized on purpose.
     "ct-mixed": ["module-siblings-differ"],

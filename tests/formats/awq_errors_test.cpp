@@ -69,6 +69,14 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
        "config-conflict", "sym and zero_point contradict each other (found both are true"},
       {"words of 16 bits", Gemm, [](Stored t) { AwqConfigOf(t)["pack_dtype"] = "int16"; },
        kUnsupported, "pack-dtype", "prepack reads only words of 32 bits (found \"int16\""},
+      {"an unknown order of nibbles", Gemm,
+       [](Stored t) { AwqConfigOf(t)["pack_method"] = "sorted"; }, kUnsupported,
+       "storage-unsupported",
+       "pack_method: unknown order of nibbles (found \"sorted\", expected \"reorder\" or "
+       "\"order\""},
+      {"Quark's order of another layout", Gemv,
+       [](Stored t) { AwqConfigOf(t)["pack_method"] = "order"; }, kMalformed, "awq-layout",
+       "pack_method is a key of Quark, which writes the gemm layout only (found gemv"},
       {"a rotation", Gemm, [](Stored t) { AwqConfigOf(t)["rotation"] = "hadamard"; }, kUnsupported,
        "rotation", "rotated weights need the same rotation"},
       {"the tensors of an adapter", Gemm,
@@ -129,6 +137,13 @@ TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused"
       {"codes in floating point", Gemm, [](Stored t) { AwqPart(t, "qweight").dtype = "F32"; },
        kMalformed, "tensor-dtype",
        "packed codes have the wrong dtype (found F32, expected I32 or I16)"},
+      {"a name that Quark gave", Gemm,
+       [](Stored t) {
+         AddZeros(t, "lm_head.qweight", "BF16", {16, 128}, 4096);
+       },
+       kMalformed, "tensor-dtype",
+       "lm_head.qweight: a weight in floating point is called qweight (found BF16, 1 in all, "
+       "expected qweight for packed codes only). AMD Quark names them so"},
       {"scales in integers", Gemm, [](Stored t) { AwqPart(t, "scales").dtype = "I16"; }, kMalformed,
        "tensor-dtype", "scales have the wrong dtype (found I16"},
       {"nothing quantized", Gemm,
@@ -290,6 +305,9 @@ TEST_CASE("copies of an AWQ config must say the same") {
              "(found false, expected true");
   CheckError(read("quant_config.json", {{"w_bit", 4}, {"version", "gemv"}}), kMalformed,
              "(found gemv, expected gemm");
+  CheckError(read("quant_config.json", {{"w_bit", 4}, {"pack_method", "order"}}), kMalformed,
+             "quant_config.json.pack_method: two copies of the quantization config disagree (found "
+             "order, expected ");
 }
 
 TEST_CASE("one bad AWQ module does not hide the others from a report") {

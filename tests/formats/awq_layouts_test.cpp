@@ -185,6 +185,44 @@ TEST_CASE("zero_point false makes an AWQ module symmetric, with or without qzero
   }
 }
 
+// The tensor with the nibbles of its words in the order of the channels.
+void BringInOrder(TestTensor& tensor) {
+  for (size_t word = 0; word < tensor.bytes.size(); word += 4) {
+    Nibbles ordered(8);
+    for (uint64_t i = 0; i < 8; ++i) {
+      const uint64_t stored = GemmNibble(i);
+      const auto byte = std::to_integer<uint8_t>(tensor.bytes[word + stored / 2]);
+      ordered.Put(i, stored % 2 == 0 ? byte & 15 : byte >> 4);
+    }
+    std::ranges::copy(ordered.bytes(), &tensor.bytes[word]);
+  }
+}
+
+TEST_CASE("Quark's AWQ may be in the order of the channels, and two's complement if symmetric") {
+  SplitMix64 random(7);
+  for (const std::string order : {"reorder", "order"}) {
+    for (const bool symmetric : {false, true}) {
+      CAPTURE(order, symmetric);
+      const AwqNumbers m = RandomAwqNumbers(24, 64, 32, random, symmetric);
+      TestCheckpoint stored =
+          AwqCheckpoint(AwqGemmTensors(kAwqModule, m), "gemm", m.group_size, !symmetric);
+      stored.config["quantization_config"]["pack_method"] = order;
+      stored.config["quantization_config"]["export"] = {{"pack_method", order}};
+      for (const std::string part : {".qweight", ".qzeros"}) {
+        TestTensor& tensor = stored.At(kAwqModule + part);
+        if (order == "order") BringInOrder(tensor);
+        if (!symmetric) continue;
+        for (std::byte& byte : tensor.bytes) byte ^= std::byte{0x88};
+      }
+      const TempFolder folder;
+      stored.Write(folder.path());
+      const OpenedModel opened = MustOpen(folder.path());
+      CHECK(opened.model.findings.empty());
+      CheckModule(opened.Module(kAwqModule), m, random);
+    }
+  }
+}
+
 TEST_CASE("group_size -1 is one group of K") {
   SplitMix64 random(6);
   const AwqNumbers m = RandomAwqNumbers(16, 96, 96, random);

@@ -144,6 +144,29 @@ TEST_CASE("the last word of a line may be padded to channels that are not there"
         std::vector<float>{-1, -1, -1, -1, -1, -1, -1, -1, -4, -4, -4, -4, -4, -4, -4, -4});
 }
 
+TEST_CASE("groups of bytes lie by output channel in the first versions") {
+  TestCheckpoint stored = QuarkUint8();
+  IntegerWeightOf(stored) = {{"dtype", "uint8"},
+                             {"qscheme", "per_group"},
+                             {"ch_axis", 1},
+                             {"group_size", 2},
+                             {"symmetric", false}};
+  const auto store = [&](const std::vector<uint64_t>& scales, const std::string& zeros) {
+    stored.At(kFp8Module + ".weight") = {
+        kFp8Module + ".weight", "U8", {4, 4}, Hex("00010203 10111213 20212223 30313233")};
+    stored.At(kFp8Module + ".weight_scale") = {kFp8Module + ".weight_scale", "F32", scales,
+                                               Floats32({1, 2, 3, 4, 5, 6, 7, 8})};
+    stored.At(kFp8Module + ".weight_zero_point") = {kFp8Module + ".weight_zero_point", "U8", scales,
+                                                    Hex(zeros)};
+  };
+  store({4, 2}, "00 01 00 00 00 00 00 20");
+  CHECK(WeightsOf(stored) ==
+        std::vector<float>{0, 1, 2, 4, 48, 51, 72, 76, 160, 165, 204, 210, 336, 343, 144, 152});
+  store({2, 4}, "00 00 00 00 10 00 00 00");
+  CHECK(WeightsOf(stored) ==
+        std::vector<float>{0, 16, 80, 160, 2, 34, 198, 294, 6, 54, 238, 350, 12, 76, 280, 408});
+}
+
 TEST_CASE("unsigned activations are delivered as signed ones") {
   const auto module_of = [](const TestCheckpoint& stored, const auto& check) {
     const TempFolder folder;
@@ -254,6 +277,17 @@ TEST_CASE("integers of Quark that cannot be read") {
       {"weights that are quantized at run time", QuarkUint8,
        [](T t) { IntegerWeightOf(t)["is_dynamic"] = true; }, kUnsupported, "scheme-unsupported",
        "(found uint8 per_tensor, quantized at run time, expected int4"},
+      {"a zero point that the first versions lost", QuarkInt4,
+       [](T t) {
+         IntegerWeightOf(t) = {{"dtype", "uint4"}, {"qscheme", "per_tensor"}, {"symmetric", false}};
+         t.At(kFp8Module + ".weight_scale") = {
+             kFp8Module + ".weight_scale", "F32", {1}, Floats32({1})};
+         t.At(kFp8Module + ".weight_zero_point") = {
+             kFp8Module + ".weight_zero_point", "I32", {0}, {}};
+       },
+       kMalformed, "tensor-shape",
+       "weight_zero_point: the zero point was not stored (found [0], expected one). Quark 0.6 lost "
+       "it"},
       {"words that are too many", QuarkInt4,
        [](T t) {
          t.At(kFp8Module + ".weight").shape = {2, 2};

@@ -176,13 +176,11 @@ TEST_CASE("rotations that activations need at run time are refused, others are n
   CheckError(ReadEverything(stored), ErrorKind::kUnsupported,
              "quantization_config.algo_config: the model rotates activations at run time (found "
              "r4");
-  QuarkConfigOf(stored)["pre_quant_opt_config"] = {{"name", "rotation"},
-                                                   {"online_r1_rotation", true}};
-  QuarkConfigOf(stored).erase("algo_config");
+  steps = {{"name", "rotation"}, {"online_r1_rotation", true}};
   const Status status = ReadEverything(stored);
   CheckError(status, ErrorKind::kUnsupported,
-             "quantization_config.pre_quant_opt_config: the model rotates activations at run time "
-             "(found online_r1_rotation");
+             "quantization_config.algo_config: the model rotates activations at run time (found "
+             "online_r1_rotation");
   CHECK(status.id() == "rotation");
 }
 
@@ -391,6 +389,12 @@ TEST_CASE("Quark's integers dequantize to the truth, to the bit") {
   const QuantizedLinear& query = padded.Module("model.layers.0.self_attn.q_proj");
   CHECK(DescribeActivations(query.scheme().activations) ==
         "8-bit int per tensor static asymmetric");
+  const OpenedModel first = CheckTruth("quark-first", "quark", 7);
+  CHECK(DescribeScheme(first.Module("model.layers.0.self_attn.q_proj").scheme()) ==
+        "w8a16 group 32 symmetric");
+  CHECK(DescribeScheme(first.Module("model.layers.0.self_attn.k_proj").scheme()) ==
+        "w8a16 group 64 asymmetric");
+  CheckTruth("quark-awq", "awq", 7, "w4a16 group 32 symmetric");
   const OpenedModel mixed = CheckTruth("quark-fp8-int4", "quark", 7);
   CHECK(DescribeScheme(mixed.Module("model.layers.0.mlp.up_proj").scheme()) ==
         "w4a16 group 32 symmetric");

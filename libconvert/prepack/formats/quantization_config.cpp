@@ -253,10 +253,10 @@ constexpr std::string_view kGptqKeys =
     "modules_in_block_to_quantize modules_to_not_convert pad_token_id quantizer tokenizer "
     "use_cuda_fp16 use_exllama version";
 
-// AutoAWQ and transformers (awq::Config).
+// AutoAWQ, transformers and Quark (awq::Config).
 constexpr std::string_view kAwqKeys =
-    "backend dequantize do_fuse exllama_config fuse_max_seq_len modules_to_fuse "
-    "modules_to_not_convert version";
+    "backend dequantize do_fuse exllama_config export fuse_max_seq_len modules_to_fuse "
+    "modules_to_not_convert pack_method version";
 
 // compressed-tensors 0.1 to 0.20 and transformers (CompressedTensorsConfig); the last three are of
 // AutoRound's exports.
@@ -265,10 +265,10 @@ constexpr std::string_view kCompressedTensorsKeys =
     "quantization_status run_compressed sparsity_config transform_config use_optimized_inference "
     "version provider attention_input_activations fp8_dtype_flavor";
 
-// transformers (FineGrainedFP8Config), AutoFP8, the publishers of DeepSeek, MiniMax and Qwen; the
-// last two are GPTQModel's.
+// transformers (FineGrainedFP8Config), AutoFP8, Quark, the publishers of DeepSeek, MiniMax and
+// Qwen; the last two are GPTQModel's.
 constexpr std::string_view kFp8Keys =
-    "activation_scheme dequantize expert_dtype fmt ignored_layers kv_cache_scheme "
+    "activation_scheme dequantize expert_dtype export fmt ignored_layers kv_cache_scheme "
     "modules_to_convert modules_to_not_convert packed_modules_mapping scale_fmt weight_block_size "
     "weight_per_tensor act_per_tensor extra_config weight_scale_method weight_scale_semantics";
 

@@ -193,6 +193,13 @@ Status CheckLayout(const Checkpoint& checkpoint, const Tensors& tensors, Layout 
         .Hint("Correct quant_method (packing_format for AutoRound)")
         .Id(FindingId("awq-gptq-packing"));
   }
+  if (layout != Layout::kGemm && !settings.pack_method.empty()) {
+    return Malformed(checkpoint.Where(*tensors.qweight),
+                     "pack_method is a key of Quark, which writes the gemm layout only")
+        .Found(LayoutName(layout))
+        .Expected("gemm")
+        .Id(FindingId("awq-layout"));
+  }
   if (tensors.qzeros == nullptr && settings.zero_point) {
     return Malformed(checkpoint.Where(*tensors.qweight),
                      "zero_point is true, but qzeros of the module is missing")
@@ -335,6 +342,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkp
   parts.scheme.granularity =
       parts.scheme.group_size == size.k ? Granularity::kChannel : Granularity::kGroup;
   parts.scheme.symmetric = !settings.zero_point;
+  parts.is_signed = settings.is_signed();
+  parts.in_order = settings.in_order();
   switch (layout) {
     case Layout::kGemv:
       return MakeGemvLinear(checkpoint, parts);

@@ -7,6 +7,10 @@
 //
 //     bits | w_bit, group_size | q_group_size, zero_point | sym (its opposite),
 //     version | format | checkpoint_format, in any case
+//
+// AMD Quark writes GEMM, too, with a pack_method (mirrors amd-quark 0.6 to 0.13,
+// export/main_export/quant_config_parser.py): "reorder" is AWQ's order of nibbles, "order" is that
+// of the channels. Where zero_point is false, its codes are two's complement, and zero points 0.
 
 #include <cstdint>
 #include <memory>
@@ -31,6 +35,7 @@ struct Config {
   int64_t group_size = 128;  // positive, or -1: one group of K
   bool zero_point = true;
   std::string version = "gemm";  // in lower case
+  std::string pack_method;       // Quark's key: "reorder" or "order"; empty: another writer
   bool lm_head = false;
   std::vector<std::string> not_converted;  // modules_to_not_convert
   const Json* dynamic = nullptr;           // GPTQModel's overrides by module, or nullptr
@@ -82,6 +87,10 @@ struct Settings {
   int64_t group_size = 128;  // positive, or -1: K
   bool zero_point = true;    // false: every zero point is 8, whether stored or not
   std::string version;       // the layout by name, in lower case; empty: the config names none
+  std::string pack_method;   // as in Config
+
+  bool is_signed() const { return !pack_method.empty() && !zero_point; }
+  bool in_order() const { return pack_method == "order"; }
 };
 
 // `module` has a qweight. What is sound but not read (other widths, Marlin's tiles, stacked

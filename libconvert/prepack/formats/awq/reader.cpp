@@ -28,6 +28,7 @@ struct Declared {
   std::optional<int64_t> group_size;
   std::optional<bool> zero_point;
   std::optional<std::string> version;
+  std::optional<std::string> pack_method;
 };
 
 Status Conflict(std::string_view where, std::string_view what, std::string_view found,
@@ -91,7 +92,14 @@ Result<Declared> ParseDeclared(const QuantizationConfig& config) {
   declared.zero_point = zero_point;
   PREPACK_TRY_ASSIGN(std::optional<std::string> version, ParseVersion(config));
   declared.version = std::move(version);
-  return declared;
+  PREPACK_TRY_ASSIGN(declared.pack_method,
+                     OptionalString(*config.fields, "pack_method", config.where));
+  const std::string order = declared.pack_method.value_or("order");
+  if (order == "order" || order == "reorder") return declared;
+  return Unsupported(FieldPath(config.where, "pack_method"), "unknown order of nibbles")
+      .Found(fmt::format("\"{}\"", Printable(order)))
+      .Expected("\"reorder\" or \"order\"")
+      .Id(FindingId("storage-unsupported"));
 }
 
 // The copies of a config: what they say, too, must be what the first one says.
@@ -112,6 +120,7 @@ Status CompareCopy(const Declared& first, const QuantizationConfig& first_config
   PREPACK_TRY(compare("bits", first.bits, copy.bits, defaults.bits));
   PREPACK_TRY(compare("group_size", first.group_size, copy.group_size, defaults.group_size));
   PREPACK_TRY(compare("zero_point", first.zero_point, copy.zero_point, defaults.zero_point));
+  PREPACK_TRY(compare("pack_method", first.pack_method, copy.pack_method, defaults.pack_method));
   return compare("version", first.version, copy.version, defaults.version);
 }
 
@@ -157,6 +166,7 @@ Result<Config> ParseConfig(std::span<const QuantizationConfig> configs) {
   config.group_size = first.group_size.value_or(config.group_size);
   config.zero_point = first.zero_point.value_or(config.zero_point);
   config.version = first.version.value_or(config.version);
+  config.pack_method = first.pack_method.value_or("");
   PREPACK_TRY_ASSIGN(const std::optional<bool> lm_head,
                      OptionalBool(*first_config.fields, "lm_head", config.where));
   config.lm_head = lm_head.value_or(false);
@@ -242,7 +252,29 @@ Settings SettingsOf(const Config& config) {
   settings.group_size = config.group_size;
   settings.zero_point = config.zero_point;
   settings.version = config.version;
+  settings.pack_method = config.pack_method;
   return settings;
+}
+
+// Quark with transformers 5.6 or newer names all weights so, and no loader finds them.
+Status CheckNames(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules) {
+  const auto is_float = [](const ModuleTensors& module) {
+    const StoredTensor* weight = module.Find("qweight");
+    return weight != nullptr && module.Find("scales") == nullptr &&
+           (weight->dtype == DType::kBF16 || weight->dtype == DType::kF16 ||
+            weight->dtype == DType::kF32);
+  };
+  const auto renamed = std::ranges::find_if(modules, is_float);
+  if (renamed == modules.end()) return {};
+  const StoredTensor& weight = *renamed->Find("qweight");
+  return Malformed(checkpoint.Where(weight), "a weight in floating point is called qweight")
+      .Found(fmt::format("{}, {} in all", DTypeName(weight.dtype),
+                         std::ranges::count_if(modules, is_float)))
+      .Expected("qweight for packed codes only")
+      .Hint(
+          "AMD Quark names them so in custom_mode=\"awq\" with transformers 5.6 or newer. Export "
+          "the model again with custom_mode=\"quark\", or with an older transformers")
+      .Id(FindingId("tensor-dtype"));
 }
 
 }  // namespace
@@ -250,6 +282,7 @@ Settings SettingsOf(const Config& config) {
 Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
   PREPACK_TRY_ASSIGN(const Config config, ParseConfig(configs));
+  PREPACK_TRY(CheckNames(checkpoint, modules));
   const Settings settings = SettingsOf(config);
   bool head_quantized = false;
   for (const ModuleTensors& module : modules) {

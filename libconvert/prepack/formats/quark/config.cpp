@@ -78,19 +78,13 @@ Status ReadRotation(const Json& step, const std::string& where, Config& config) 
   return {};
 }
 
-// Algorithms that prepared the weights: today a list, in the first versions one of them, and what
-// came before calibration by itself.
+// Algorithms that prepared the weights: a list, or in older versions one.
 Status ReadAlgorithms(const Json& fields, Config& config) {
-  for (const std::string_view key : {"algo_config", "pre_quant_opt_config"}) {
-    const Json* steps = JsonMember(fields, key);
-    if (steps == nullptr) continue;
-    const std::string where = FieldPath(config.where, key);
-    if (!steps->is_array()) {
-      PREPACK_TRY(ReadRotation(*steps, where, config));
-      continue;
-    }
-    for (const Json& step : *steps) PREPACK_TRY(ReadRotation(step, where, config));
-  }
+  const Json* steps = JsonMember(fields, "algo_config");
+  if (steps == nullptr) return {};
+  const std::string where = FieldPath(config.where, "algo_config");
+  if (!steps->is_array()) return ReadRotation(*steps, where, config);
+  for (const Json& step : *steps) PREPACK_TRY(ReadRotation(step, where, config));
   return {};
 }
 

@@ -40,7 +40,9 @@ class IntegerLinear final : public StoredLinear {
 
  private:
   bool IsNibbles() const { return scheme_.bits == 4; }
-  bool ByInputs() const { return parts_.stored == Granularity::kGroup; }
+  bool ByInputs() const {
+    return parts_.stored == Granularity::kGroup && !parts_.groups_by_outputs;
+  }
   bool IsOneScale() const { return parts_.stored == Granularity::kTensor; }
   // Codes of two's complement become unsigned.
   bool Shifts() const { return parts_.is_signed && scheme_.code != CodeType::kS8; }
@@ -137,7 +139,8 @@ std::optional<QuantizedLinear::CodesInSource> IntegerLinear::FindCodes(
 }
 
 uint64_t IntegerLinear::ScaleIndex(uint64_t n, uint64_t g) const {
-  return IsOneScale() ? 0 : g * n_ + n;
+  if (IsOneScale()) return 0;
+  return parts_.groups_by_outputs ? n * groups() + g : g * n_ + n;
 }
 
 Status IntegerLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
@@ -146,6 +149,8 @@ Status IntegerLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> ou
   if (IsOneScale()) {
     PREPACK_TRY(ReadFloats(checkpoint(), *parts_.scale, 0, out.first(1)));
     std::ranges::fill(out, out.front());
+  } else if (parts_.groups_by_outputs) {
+    PREPACK_TRY(ReadFloats(checkpoint(), *parts_.scale, n0 * groups(), out));
   } else {
     PREPACK_TRY(ReadFloatColumns(checkpoint(), *parts_.scale, n_, groups(), n0, rows, out));
   }
@@ -176,6 +181,9 @@ Status IntegerLinear::ReadStoredZeroPoints(uint64_t n0, uint64_t rows,
     return {};
   }
   if (IsNibbles()) return ReadWordsOfZeroPoints(n0, out);
+  if (parts_.groups_by_outputs) {
+    return checkpoint().Read(*parts_.zero_point, n0 * groups(), bytes);
+  }
   Scratch<std::byte> stored(out.size());
   PREPACK_TRY(checkpoint().ReadRuns(
       *parts_.zero_point, {.offset = n0, .run_bytes = rows, .stride = n_, .runs = groups()},

@@ -66,14 +66,27 @@ class Description {
     }
     const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
     const uint64_t packed = weight.shape[1] * per_word;
-    parts_.n = IsGrouped() ? OutputsOf(packed) : weight.shape[0];
-    parts_.k = IsGrouped() ? weight.shape[0] : packed;
+    parts_.groups_by_outputs = HasGroupsByOutputs();
+    const bool by_inputs = IsGrouped() && !parts_.groups_by_outputs;
+    parts_.n = by_inputs ? OutputsOf(packed) : weight.shape[0];
+    parts_.k = by_inputs ? weight.shape[0] : packed;
     if (IsGrouped() && parts_.k % meaning_.group_size != 0) {
       return Malformed(module_.name, "the group size does not divide the input channels")
           .Found(fmt::format("K = {}, groups of {}", parts_.k, meaning_.group_size))
           .Id(FindingId("group-size-mismatch"));
     }
     return {};
+  }
+
+  // As the first versions have them. No scales fit both ways, unless groups are of one channel.
+  bool HasGroupsByOutputs() const {
+    const StoredTensor* scale = module_.Find("weight_scale");
+    if (!IsGrouped() || meaning_.bits != 8 || scale == nullptr || scale->shape.size() != 2) {
+      return false;
+    }
+    const TensorShape& weight = parts_.weight->shape;
+    return meaning_.group_size > 1 && scale->shape[0] == weight[0] &&
+           CheckedMul(scale->shape[1], meaning_.group_size) == weight[1];
   }
 
   // Of columns of words, the last of which may be padded: there are as many channels as scales.
@@ -103,6 +116,10 @@ class Description {
   Status RequireParameterShape(const StoredTensor& tensor, std::string_view what, uint64_t width) {
     switch (meaning_.granularity) {
       case Granularity::kGroup:
+        if (parts_.groups_by_outputs) {
+          return RequireShape(checkpoint_, tensor,
+                              std::vector<uint64_t>{width, parts_.k / meaning_.group_size}, what);
+        }
         return RequireShape(checkpoint_, tensor,
                             std::vector<uint64_t>{parts_.k / meaning_.group_size, width}, what);
       case Granularity::kChannel:
@@ -134,6 +151,14 @@ class Description {
           .Id(FindingId("tensor-missing"));
     }
     PREPACK_TRY(RequireDType(checkpoint_, *parts_.zero_point, "the zero points", {CodeDType()}));
+    if (meaning_.bits == 4 && meaning_.granularity == Granularity::kTensor &&
+        ElementCount(*parts_.zero_point) == 0) {
+      return Malformed(checkpoint_.Where(*parts_.zero_point), "the zero point was not stored")
+          .Found(ShowShape(parts_.zero_point->shape))
+          .Expected("one")
+          .Hint("Quark 0.6 lost it: quantize the model again with a newer version")
+          .Id(FindingId("tensor-shape"));
+    }
     const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
     return RequireParameterShape(*parts_.zero_point, "as the config's qscheme wants it",
                                  CeilDiv(parts_.n, per_word));

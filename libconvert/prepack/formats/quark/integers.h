@@ -12,6 +12,9 @@
 //     8, per_channel          I8/U8 [N, K]    [N]           I8/U8 [N]
 //     8, per_tensor           I8/U8 [N, K]    []            I8/U8 []
 //
+// The first versions (mirrors amd-quark 0.6) have 8 bits per_group by output channel: weight
+// [N, K], scales and zero points [N, K/G]. They lose the zero point of 4 bits per_tensor.
+//
 // int4 is two's complement in its nibble. Eight nibbles lie in a word, in AWQ's order
 // (kernels/awq.h) where the config's export.pack_method is "reorder", and one after the other where
 // it is "order"; so do the zero points along N. The last word of a line may be padded: along N, to
@@ -61,6 +64,7 @@ struct IntegerParts {
   Granularity stored = Granularity::kGroup;
   bool is_signed = true;
   bool awq_order = true;
+  bool groups_by_outputs = false;  // of the first versions; not of the later ones
   const StoredTensor* weight = nullptr;
   const StoredTensor* scale = nullptr;
   const StoredTensor* zero_point = nullptr;  // nullptr: 0 throughout

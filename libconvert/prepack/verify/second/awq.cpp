@@ -18,6 +18,7 @@ namespace {
 
 // Bits to shift a word of gemm by for channel n mod 8.
 constexpr std::array<unsigned, 8> kShift = {0, 16, 4, 20, 8, 24, 12, 28};
+constexpr std::array<unsigned, 8> kShiftInOrder = {0, 4, 8, 12, 16, 20, 24, 28};
 
 struct Tensors {
   const StoredTensor* codes = nullptr;
@@ -45,9 +46,15 @@ SecondGroupRange Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows&
 // written stays in the cache.
 constexpr uint64_t kAwqInputsAtOnce = 16;
 
-// qweight [K, N/8], qzeros [G, N/8], scales [G, N].
+// qweight [K, N/8], qzeros [G, N/8], scales [G, N]. Quark says in which order nibbles are, and
+// where it has no zero points, what it stores as them is 0, and its codes are two's complement.
 Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const SecondRows& wanted,
                   DecodedRows& out) {
+  const Json* order = SecondConfigField(source, "pack_method");
+  const Json* zero_point = SecondConfigField(source, "zero_point");
+  const std::array<unsigned, 8>& shifts =
+      order != nullptr && *order == "order" ? kShiftInOrder : kShift;
+  const int high = order != nullptr && zero_point != nullptr && *zero_point == false ? 8 : 0;
   const uint64_t groups = tensors.scales->shape[0];
   if (groups == 0 || wanted.k % groups != 0) return WrongShapes(source, tensors);
   const SecondGroupRange range = Prepare(wanted, groups, out);
@@ -72,13 +79,13 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
     for (uint64_t row = 0; row < wanted.rows; ++row) {
       const uint64_t n = wanted.n0 + row;
       const uint64_t word = n / 8 - word0;
-      const unsigned shift = kShift[n % 8];
+      const unsigned shift = shifts[n % 8];
       for (uint64_t k = first; k < end; ++k) {
         const uint32_t code = codes[k * words + word] >> shift & 15U;
         const uint32_t zero =
-            zeros.empty() ? 8U : zeros[out.group_of[k] * words + word] >> shift & 15U;
-        out.steps[row * wanted.inputs + k] =
-            static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
+            zeros.empty() ? 0 : zeros[out.group_of[k] * words + word] >> shift & 15U;
+        out.steps[row * wanted.inputs + k] = static_cast<float>(
+            (static_cast<int>(code) ^ high) - (zeros.empty() ? 8 : static_cast<int>(zero) ^ high));
       }
     }
   }

@@ -3,6 +3,9 @@
 //     per_group    codes [K, N], scales [G, N], zero points [G, N]
 //     otherwise    codes [N, K], scales [N] or one, zero points [N] or one
 //
+// and in the first versions, where bytes are per_group: codes [N, K], scales [N, G], zero points
+// [N, G].
+//
 // of which eight codes of 4 bits lie in a word along the last dimension, as do their zero points.
 
 #include <fmt/format.h>
@@ -64,6 +67,7 @@ struct Integers {
   bool nibbles = false;
   bool is_signed = false;
   bool by_groups = false;
+  bool by_outputs = false;  // groups of the first versions
   std::array<unsigned, 8> shifts = kReordered;
 
   int Value(uint32_t bits) const {
@@ -72,6 +76,12 @@ struct Integers {
                      : static_cast<int>(bits);
   }
 };
+
+// As many lines of scales as of codes: groups have more than one input channel.
+bool HasGroupsByOutputs(const StoredTensor& codes, const StoredTensor& scales) {
+  return scales.shape.size() == 2 && codes.dtype != DType::kI32 &&
+         scales.shape[0] == codes.shape[0];
+}
 
 // Could the tensors be what the rule says? Several rules may match a module, and the file has lost
 // their order.
@@ -87,9 +97,9 @@ bool Fits(const Json* weight, const StoredTensor& codes, const StoredTensor& sca
   if (*qscheme == "per_tensor") return scales.shape.empty() || scales.shape[0] == 1;
   if (*qscheme == "per_channel") return scales.shape[0] == codes.shape[0];
   const Json* group = MemberOf(weight, "group_size");
-  const uint64_t inputs = codes.shape[0];
+  const size_t along = HasGroupsByOutputs(codes, scales) ? 1 : 0;
   return group != nullptr && group->is_number_unsigned() &&
-         group->get<uint64_t>() * scales.shape[0] == inputs;
+         group->get<uint64_t>() * scales.shape[along] == codes.shape[along];
 }
 
 // What the config says of the weights of the module, or nullptr.
@@ -155,6 +165,7 @@ Result<Integers> FindIntegers(const Checkpoint& source, const std::string& modul
   found.is_signed = !dtype->get_ref<const std::string&>().starts_with('u');
   found.nibbles = found.codes->dtype == DType::kI32;
   found.by_groups = found.scales->shape.size() == 2;
+  found.by_outputs = HasGroupsByOutputs(*found.codes, *found.scales);
   for (const Json* order : SecondConfigValues(source, "pack_method")) {
     if (*order == "order") found.shifts = kInOrder;
   }
@@ -164,7 +175,7 @@ Result<Integers> FindIntegers(const Checkpoint& source, const std::string& modul
 // What [outputs, inputs] of the rows that are wanted are: codes by output channel.
 Status ReadCodes(const Checkpoint& source, const Integers& integers, const SecondRows& wanted,
                  std::vector<int>& codes) {
-  if (!integers.by_groups) {
+  if (!integers.by_groups || integers.by_outputs) {
     return ReadNumbers(source, integers, *integers.codes,
                        {wanted.n0, wanted.rows, wanted.k0, wanted.inputs}, codes);
   }
@@ -184,13 +195,26 @@ Status ReadCodes(const Checkpoint& source, const Integers& integers, const Secon
 Status ReadParameters(const Checkpoint& source, const Integers& integers, const SecondRows& wanted,
                       std::vector<int>& zeros, DecodedRows& out) {
   PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(source, *integers.scales));
-  const uint64_t groups = integers.by_groups ? shape.rows : 1;
+  const uint64_t of_scales = integers.by_outputs ? shape.columns : shape.rows;
+  const uint64_t groups = integers.by_groups ? of_scales : 1;
   if (groups == 0 || wanted.k % groups != 0) return NotKnown(wanted.module);
   out.group_of.resize(wanted.inputs);
   for (uint64_t i = 0; i < wanted.inputs; ++i) {
     out.group_of[i] = (wanted.k0 + i) / (wanted.k / groups);
   }
   const SecondGroupRange range = CountFromFirstGroup(out.group_of);
+  if (integers.by_outputs) {
+    const SecondRange own{wanted.n0, wanted.rows, range.first, range.count};
+    PREPACK_TRY(ReadSecondFloats(source, *integers.scales, own, out.scales));
+    if (integers.zeros == nullptr) return {};
+    std::vector<int> lines;
+    PREPACK_TRY(ReadNumbers(source, integers, *integers.zeros, own, lines));
+    zeros.resize(lines.size());
+    for (uint64_t i = 0; i < lines.size(); ++i) {
+      zeros[i % range.count * wanted.rows + i / range.count] = lines[i];
+    }
+    return {};
+  }
   std::vector<double> scales;
   if (integers.by_groups) {
     const SecondRange own{range.first, range.count, wanted.n0, wanted.rows};

@@ -97,13 +97,11 @@ double Adjusted(double explained, size_t channels, size_t columns) {
 }
 
 // The order in which the others predict the channels of `target`, if that is not the stored order.
+// `chance`: what an order must be more improbable than.
 std::optional<std::string> ToldOrder(std::span<const double> target, const Regression& others,
-                                     size_t columns) {
+                                     size_t columns, double chance) {
   const size_t channels = target.size();
   const double stored = Adjusted(others.Explained(target), channels, columns);
-  const double by_chance = (static_cast<double>(columns) +
-                            kHiddenDeviations * std::sqrt(2 * static_cast<double>(columns))) /
-                           static_cast<double>(channels);
   double highest = std::max(kHiddenCorrelation, stored + kHiddenGain);
   std::optional<std::string> found;
   std::vector<double> moved(channels);
@@ -112,7 +110,7 @@ std::optional<std::string> ToldOrder(std::span<const double> target, const Regre
     for (size_t i = 0; i < channels; ++i) moved[i] = target[places[i]];
     const double explained = others.Explained(moved);
     const double correlation = Adjusted(explained, channels, columns);
-    if (explained < by_chance || correlation < highest) continue;
+    if (correlation < highest || ChanceToExplain(explained, columns, channels) > chance) continue;
     highest = correlation;
     found = fmt::format("they correlate by {:.2f} as stored, but {} by {:.2f}", stored, order.name,
                         correlation);
@@ -139,13 +137,17 @@ class HiddenChannels {
   HiddenChannels(const Checkpoint& checkpoint, const std::vector<std::vector<float>>& energies,
                  std::vector<ModuleCheck>& modules)
       : checkpoint_(checkpoint), energies_(energies), modules_(modules) {
+    size_t trials = 0;
     for (size_t i = 0; i < modules_.size(); ++i) {
       const std::string_view layer = LayerPrefix(modules_[i].module);
       const size_t channels = energies_[i].size();
       if (channels >= kMinHiddenChannels && channels <= kMostHiddenChannels && !layer.empty()) {
         layers_[{layer, channels}].modules.push_back(i);
+        ++trials;
       }
     }
+    trials *= WrongOrders().size();
+    chance_ = kHiddenFalseAlarms / static_cast<double>(std::max<size_t>(trials, 1));
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
       if (!IsReadable(tensor.dtype)) continue;
       if (tensor.shape.size() == 1 && IsNorm(tensor.name)) {
@@ -194,8 +196,8 @@ class HiddenChannels {
     return {};
   }
 
-  static void JudgeModule(const std::vector<std::vector<double>>& columns, size_t target,
-                          ModuleCheck& module) {
+  void JudgeModule(const std::vector<std::vector<double>>& columns, size_t target,
+                   ModuleCheck& module) const {
     std::vector<std::span<const double>> others;
     for (size_t i = 0; i < columns.size(); ++i) {
       if (i != target && !columns[i].empty()) others.emplace_back(columns[i]);
@@ -203,7 +205,7 @@ class HiddenChannels {
     if (others.size() < 2) return;
     const size_t count = others.size();
     const std::optional<std::string> order =
-        ToldOrder(columns[target], Regression(std::move(others)), count);
+        ToldOrder(columns[target], Regression(std::move(others)), count, chance_);
     if (!order) return;
     module.findings.push_back(
         MakeFinding("codes-unlike-weights", module.module,
@@ -232,11 +234,21 @@ class HiddenChannels {
   const std::vector<std::vector<float>>& energies_;
   std::vector<ModuleCheck>& modules_;
   std::map<std::pair<std::string_view, uint64_t>, Layer> layers_;  // by prefix and channels
+  double chance_ = 0;                                              // of one module in one order
   const StoredTensor* embedding_ = nullptr;
   std::vector<double> embedding_ranks_;
 };
 
 }  // namespace
+
+// Chernoff's bound of chi square. It holds for ranks: they are spread evenly, and sums of such
+// values leave their mean more rarely than those of normal ones, to which the bound is the same.
+double ChanceToExplain(double explained, size_t columns, size_t channels) {
+  const auto expected = static_cast<double>(columns);
+  const double found = explained * static_cast<double>(channels - 1);
+  if (columns == 0 || found <= expected) return 1;
+  return std::exp((expected - found + expected * std::log(found / expected)) / 2);
+}
 
 Status JudgeHiddenChannels(const Checkpoint& checkpoint,
                            const std::vector<std::vector<float>>& energies,

@@ -112,9 +112,15 @@ Status CheckCacheScales(const Checkpoint& checkpoint, bool read_data,
 // unrelated columns would explain was taken off, and to gain so much on the stored one.
 inline constexpr double kHiddenCorrelation = 0.36;
 inline constexpr double kHiddenGain = 0.12;
-// Unrelated columns explain a share of their number in that of the channels, more or less: this
-// many of its standard deviations above it is not chance.
-inline constexpr double kHiddenDeviations = 5.5;
+// With few channels, unrelated columns may explain as much. So at most this many of the models
+// whose weights were never trained have any module reported: a correlation must be so improbable
+// that all modules, times all orders that were tried, would not reach it more often.
+inline constexpr double kHiddenFalseAlarms = 1e-6;
+
+// A bound of the probability that a regression on `columns` that have nothing to do with the ranks
+// of `channels` explains at least `explained` of their variance.
+double ChanceToExplain(double explained, size_t columns, size_t channels);
+
 inline constexpr size_t kMinHiddenChannels = 128;
 inline constexpr size_t kMostHiddenChannels = 65536;
 // How many bytes of the embedding are looked at.

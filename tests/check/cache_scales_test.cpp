@@ -115,14 +115,54 @@ TEST_CASE("a scale is compared with those of the other layers") {
         "cache-scale-bad model.layers.3.self_attn.k_scale: the scale of a cache is 1e+03, but the "
         "median of its 4 peers is 1\n");
   }
+  SECTION("a thousand times as large as it was, which was less than others are") {
+    decoder.Add(3, "k_scale", "0000 7a43").Add(3, "v_scale");  // 250
+    CHECK(decoder.Lines().starts_with("cache-scale-bad model.layers.3.self_attn.k_scale: "));
+  }
   SECTION("a thousandth") {
     decoder.Add(3, "k_scale", "6f12 033a").Add(3, "v_scale");  // 0.0005
     CHECK(decoder.Lines().starts_with("cache-scale-bad model.layers.3.self_attn.k_scale: "));
   }
   SECTION("less than that is left alone") {
-    decoder.Add(3, "k_scale", "0000 7943").Add(3, "v_scale");  // 249
+    decoder.Add(3, "k_scale", "0000 4743").Add(3, "v_scale");  // 199
     CHECK(decoder.Lines().empty());
   }
+}
+
+TEST_CASE("of scales per head, the one unlike those of the others is named") {
+  CachedDecoder decoder(2);
+  decoder.Add(0, "k_scale", "0000 803f 0000 803f", {2, 1, 1}).Add(0, "v_scale").Add(1, "v_scale");
+  SECTION("a thousand times as large") {
+    decoder.Add(1, "k_scale", "0000 7a44 0000 803f", {2, 1, 1});
+    CHECK(decoder.Lines() ==
+          "cache-scale-bad model.layers.1.self_attn.k_scale: the scale of head 0 of a cache is "
+          "1e+03, but the median of its 4 peers is 1\n");
+  }
+  SECTION("a thousandth") {
+    decoder.Add(1, "k_scale", "0000 803f 6f12 033a", {2, 1, 1});
+    CHECK(decoder.Lines().starts_with(
+        "cache-scale-bad model.layers.1.self_attn.k_scale: the scale of head 1 of a cache is 0.0"));
+  }
+  SECTION("all alike") {
+    decoder.Add(1, "k_scale", "0000 803f 0000 803f", {2, 1, 1});
+    CHECK(decoder.Lines().empty());
+  }
+}
+
+TEST_CASE("the scale of what a layer rounds is none of a cache") {
+  Json config = {{"quant_method", "compressed-tensors"},
+                 {"config_groups", {{"group_0", {{"output_activations", {{"num_bits", 8}}}}}}}};
+  const bool declared = GENERATE(false, true);
+  if (declared) config["kv_cache_scheme"] = kDeclared["kv_cache_scheme"];
+  CachedDecoder decoder(1, config);
+  decoder.Add(0, "k_proj.output_scale", "0000 0000").Add(0, "v_proj.output_scale");
+  CHECK(decoder.Lines().empty() == !declared);
+  // Groups that are not as they should be are for the reader to refuse.
+  config["config_groups"] =
+      GENERATE(Json(1), Json{{"group_0", 1}}, Json{{"group_0", Json::object()}});
+  CachedDecoder other(1, config);
+  other.Add(0, "k_proj.output_scale", "0000 0000").Add(0, "v_proj.output_scale");
+  CHECK_FALSE(other.Lines().empty());
 }
 
 TEST_CASE("layers without scales are named where others have them") {

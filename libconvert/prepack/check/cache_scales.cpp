@@ -2,7 +2,8 @@
 //
 //     self_attn.k_scale, .v_scale              compressed-tensors: per tensor, or one per head
 //     self_attn.k_proj.k_scale, v_proj.v_scale ModelOpt; qkv_proj.k_scale where they are merged
-//     self_attn.k_proj.output_scale            Quark, and early compressed-tensors
+//     self_attn.k_proj.output_scale            Quark, and early compressed-tensors, where layers
+//                                              do not round their outputs
 //     self_attn.kv_scale, qkv_proj.output_scale   one for keys and values
 //
 // What becomes of them mirrors vLLM 0.32, model_executor/layers/quantization/kv_cache.py: a scale
@@ -44,14 +45,14 @@ struct CacheScale {
 
 // Which caches the scale is for: by its own name, or by that of the projection whose output it
 // scales.
-std::optional<CacheScale> AsCacheScale(const StoredTensor& tensor) {
+std::optional<CacheScale> AsCacheScale(const StoredTensor& tensor, bool outputs_are_quantized) {
   const std::string_view name = LastPart(tensor.name);
   const std::string_view module = LastPart(ModuleOf(tensor.name));
   CacheScale scale{.tensor = &tensor};
   if (name == "k_scale" || name == "v_scale" || name == "kv_scale") {
     scale.keys = name != "v_scale";
     scale.values = name != "k_scale";
-  } else if (name == "output_scale") {
+  } else if (name == "output_scale" && !outputs_are_quantized) {
     scale.keys = module == "k_proj" || module == "qkv_proj";
     scale.values = module == "v_proj" || module == "qkv_proj";
   }
@@ -101,6 +102,20 @@ std::string DeclaredIn(const std::string& where, const Json& config) {
   return QuantizesKeys(config) ? where + ".layer_quant_config" : "";
 }
 
+// Whether layers round what they compute, so that their output_scale is not that of a cache:
+// compressed-tensors, in a group without kv_cache_scheme beside it.
+bool QuantizesOutputs(const std::vector<QuantizationConfig>& configs) {
+  return std::ranges::any_of(configs, [](const QuantizationConfig& config) {
+    const Json* groups = JsonMember(*config.fields, "config_groups");
+    if (groups == nullptr || !groups->is_object()) return false;
+    if (!DeclaredIn(config.where, *config.fields).empty()) return false;
+    return std::ranges::any_of(*groups, [](const Json& group) {
+      const Json* outputs = group.is_object() ? JsonMember(group, "output_activations") : nullptr;
+      return outputs != nullptr && outputs->is_object();
+    });
+  });
+}
+
 std::string FindDeclaration(const std::vector<QuantizationConfig>& configs) {
   for (const QuantizationConfig& config : configs) {
     if (std::string found = DeclaredIn(config.where, *config.fields); !found.empty()) return found;
@@ -113,10 +128,11 @@ using Layers = std::map<std::pair<std::string_view, std::string_view>, std::set<
 
 class CacheScales {
  public:
-  CacheScales(const Checkpoint& checkpoint, std::vector<Finding>& findings)
+  CacheScales(const Checkpoint& checkpoint, bool outputs_are_quantized,
+              std::vector<Finding>& findings)
       : checkpoint_(checkpoint), findings_(findings) {
     for (const StoredTensor& tensor : checkpoint.tensors()) {
-      const std::optional<CacheScale> scale = AsCacheScale(tensor);
+      const std::optional<CacheScale> scale = AsCacheScale(tensor, outputs_are_quantized);
       const std::string_view projection = LastPart(ModuleOf(tensor.name));
       const bool is_cached = projection == "k_proj" || projection == "qkv_proj";
       if (!scale && !is_cached) continue;  // of most tensors, the name need not be parsed
@@ -149,16 +165,18 @@ class CacheScales {
   }
 
   Status CheckValues() {
-    std::map<std::string, std::vector<double>> peers;  // by role
-    std::vector<std::optional<double>> largest_of;     // of each scale
+    std::map<std::string, std::vector<float>> peers;  // by role: those of all heads of all layers
+    std::vector<std::vector<float>> values_of;        // of each scale
     for (const CacheScale& scale : scales_) {
-      PREPACK_TRY_ASSIGN(const std::optional<double> largest, CheckValuesOf(*scale.tensor));
-      if (largest) peers[RoleOf(scale.tensor->name)].push_back(*largest);
-      largest_of.push_back(largest);
+      PREPACK_TRY_ASSIGN(std::vector<float> values, CheckValuesOf(*scale.tensor));
+      std::vector<float>& of_role = peers[RoleOf(scale.tensor->name)];
+      of_role.insert(of_role.end(), values.begin(), values.end());
+      values_of.push_back(std::move(values));
     }
     for (auto& [role, values] : peers) std::ranges::sort(values);
     for (size_t i = 0; i < scales_.size(); ++i) {
-      if (largest_of[i]) CheckPeers(*scales_[i].tensor, *largest_of[i], peers);
+      const StoredTensor& tensor = *scales_[i].tensor;
+      CheckPeers(tensor, values_of[i], peers[RoleOf(tensor.name)]);
     }
     return {};
   }
@@ -183,8 +201,8 @@ class CacheScales {
     }
   }
 
-  // The largest, if all are sound.
-  Result<std::optional<double>> CheckValuesOf(const StoredTensor& tensor) {
+  // One, or one for each head; empty if they are not sound.
+  Result<std::vector<float>> CheckValuesOf(const StoredTensor& tensor) {
     uint64_t count = 1;
     for (const uint64_t dimension : tensor.shape) count *= std::min(dimension, kMostHeads + 1);
     const bool is_float =
@@ -195,30 +213,37 @@ class CacheScales {
           fmt::format("not a scale of a cache (found {} {}, expected a float for the layer or for "
                       "each head)",
                       DTypeName(tensor.dtype), ShowShape(tensor.shape))));
-      return std::optional<double>();
+      return std::vector<float>();
     }
     std::vector<float> values(count);
     PREPACK_TRY(ReadFloats(checkpoint_, tensor, 0, values));
     const auto bad =
         std::ranges::find_if(values, [](float v) { return !(v > 0) || std::isinf(v); });
-    if (bad == values.end()) return std::optional<double>(std::ranges::max(values));
-    const std::string of_head = count == 1 ? "" : fmt::format(" of head {}", bad - values.begin());
-    findings_.push_back(MakeFinding(
-        "cache-scale-bad", tensor.name,
-        fmt::format("the scale{} of a cache is {}, expected a positive number", of_head, *bad)));
-    return std::optional<double>();
+    if (bad == values.end()) return values;
+    findings_.push_back(MakeFinding("cache-scale-bad", tensor.name,
+                                    fmt::format("{} is {}, expected a positive number",
+                                                NameOf(values, bad - values.begin()), *bad)));
+    return std::vector<float>();
   }
 
-  void CheckPeers(const StoredTensor& tensor, double value,
-                  const std::map<std::string, std::vector<double>>& peers) {
-    const std::vector<double>& values = peers.at(RoleOf(tensor.name));
-    if (values.size() < kMinSizePeers) return;
-    const double median = values[values.size() / 2];
-    if (value < median * kPeerCacheScale && value * kPeerCacheScale > median) return;
-    findings_.push_back(MakeFinding(
-        "cache-scale-bad", tensor.name,
-        fmt::format("the scale of a cache is {:.3g}, but the median of its {} peers is {:.3g}",
-                    value, values.size(), median)));
+  static std::string NameOf(const std::vector<float>& values, std::ptrdiff_t head) {
+    return values.size() == 1 ? "the scale of a cache"
+                              : fmt::format("the scale of head {} of a cache", head);
+  }
+
+  // `peers`: ascending.
+  void CheckPeers(const StoredTensor& tensor, const std::vector<float>& values,
+                  const std::vector<float>& peers) {
+    if (values.empty() || peers.size() < kMinSizePeers) return;
+    const double median = peers[peers.size() / 2];
+    const auto odd = std::ranges::find_if(values, [&](double value) {
+      return value >= median * kPeerCacheScale || value * kPeerCacheScale <= median;
+    });
+    if (odd == values.end()) return;
+    findings_.push_back(
+        MakeFinding("cache-scale-bad", tensor.name,
+                    fmt::format("{} is {:.3g}, but the median of its {} peers is {:.3g}",
+                                NameOf(values, odd - values.begin()), *odd, peers.size(), median)));
   }
 
   const Checkpoint& checkpoint_;
@@ -233,9 +258,9 @@ class CacheScales {
 
 Status CheckCacheScales(const Checkpoint& checkpoint, bool read_data,
                         std::vector<Finding>& findings) {
-  CacheScales scales(checkpoint, findings);
   PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
                      FindQuantizationConfigs(checkpoint));
+  CacheScales scales(checkpoint, QuantizesOutputs(configs), findings);
   scales.CheckPresence(FindDeclaration(configs));
   return read_data ? scales.CheckValues() : Status();
 }

@@ -19,6 +19,7 @@ KINDS = [
         "ar-gptq-w4-sym-patterns", "ar-w2-sym", "ar-w3-sym", "ar-w4-sym-mixed", "ar-w4-sym-patterns", "ar-w8-sym",
         "ct-smollm2-w8a16-g64", "ct-w8a16-g128-sym", "gptqmodel-dynamic", "gptqmodel-lm-head", "gptqmodel-w3-sym",
         "gptqmodel-w8-sym"]),
+    ("2, 4 and 8 bits, and an embedding: compressed-tensors", ["ct-mobile"]),
     ("GPT-2 (Conv1D), 8 bits", ["gptqmodel-gpt2-w8"]),
     ("4 bits, int8 activations", ["ct-w4a8"]),
     ("int8, int8 activations", [
@@ -31,7 +32,7 @@ KINDS = [
     ("FP8 in blocks, weights only: ModelOpt", ["modelopt-fp8-block"]),
     ("FP8 in blocks, weights only: GPTQModel", ["gptqmodel-fp8-block"]),
     ("FP8 per channel, FP8 activations", [
-        "ct-fp8-dynamic", "fbgemm-fp8", "modelopt-fp8-channel-token", "quark-fp8-channel"]),
+        "ct-cache-heads", "ct-fp8-dynamic", "fbgemm-fp8", "modelopt-fp8-channel-token", "quark-fp8-channel"]),
     ("FP8 per channel, weights only: compressed-tensors", ["ct-fp8-w8a16"]),
     ("FP8 per channel, weights only: GPTQModel", ["gptqmodel-fp8-row"]),
     ("FP8 per tensor, static FP8 activations", [
@@ -41,6 +42,7 @@ KINDS = [
     ("the same, weights only: GPTQModel", ["gptqmodel-fp8-dynamic"]),
     ("MXFP8", ["ct-mxfp8", "mxfp8-minimax"]),
     ("MXFP4", ["ct-mxfp4", "quark-mxfp4"]),
+    ("MXFP4, experts one by one: Kimi K3", ["ct-kimi-k3"]),
     ("MXFP4, experts of gpt-oss", ["gpt-oss-mxfp4"]),
     ("MXFP4 and FP8", ["quark-mixed"]),
     ("4 bits and FP8", ["quark-fp8-int4"]),
@@ -62,7 +64,7 @@ def short(rule):
     if " reads " in rule and not re.match(r"[\w.-]+/[\w-]+: ", rule):
         held = re.findall(r"[\w.-]+/[\w-]+ reads ([^;]*)", rule)
         return "it holds " + ", or ".join(dict.fromkeys(held))
-    rule = re.sub(r"^[\w.-]+/[\w-]+: ", "", rule)
+    rule = re.sub(r"^[\w.-]+/[\w-]+(, [\w.-]+/[\w-]+)*: ", "", rule)
     return re.sub(r"^activations are \d-bit.*?: ", "quantized activations: ", rule)
 
 

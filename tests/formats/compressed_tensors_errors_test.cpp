@@ -457,15 +457,38 @@ TEST_CASE("sound checkpoints that are not supported yet are unsupported, by name
          AddCtPart(t, "weight_scale", "F64", {4, 2}, 64);
        },
        ".weight_scale: scales of 64 bits are not supported", "tensor-dtype"},
-      {"a quantized embedding", SymmetricExample,
+      {"an embedding with one scale", SymmetricExample,
        [](T t) {
          Group(t)["targets"] = {"re:.*"};
+         Group(t)["weights"]["strategy"] = "tensor";
+         Group(t)["weights"].erase("group_size");
          RenameCtModule(t, "model.embed_tokens");
        },
-       "model.embed_tokens: quantized embeddings are not supported", "embedding-quantized"},
-      {"a quantized embedding that no group names", SymmetricExample,
+       "model.embed_tokens: this quantization of an embedding is not supported (found "
+       "pack-quantized (config.json: quantization_config.config_groups.group_0), expected packed "
+       "integers with a scale for each row or group",
+       "embedding-quantized"},
+      {"an embedding in bytes", SymmetricExample,
+       [](T t) {
+         Group(t)["targets"] = {"Embedding"};
+         Replace(t, "weight", "I8", {4, 16}, 64);
+         RenameCtModule(t, "model.embed_tokens");
+       },
+       "this quantization of an embedding is not supported (found int-quantized",
+       "embedding-quantized"},
+      {"an embedding that its group does not quantize", SymmetricExample,
+       [](T t) {
+         Group(t)["targets"] = {"Embedding"};
+         Group(t).erase("weights");
+         RenameCtModule(t, "model.embed_tokens");
+       },
+       "this quantization of an embedding is not supported (found pack-quantized",
+       "embedding-quantized"},
+      {"an embedding that no group means", SymmetricExample,
        [](T t) { RenameCtModule(t, "transformer.wte"); },
-       "transformer.wte: quantized embeddings are not supported", "embedding-quantized"},
+       "transformer.wte: the embedding is quantized, but no config group means it (found "
+       "pack-quantized tensors, expected a target that is its name",
+       "embedding-quantized"},
       {"a Conv1D with its inputs first", SymmetricExample,
        [](T t) {
          t.config["model_type"] = "gpt2";

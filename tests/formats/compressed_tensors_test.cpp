@@ -59,6 +59,41 @@ TEST_CASE("the symmetric example of the package reads as it was quantized") {
                            -0.3125F, 0.375F, -0.375F, 0.4375F, -0.4375F, 0.F, -0.5F});
 }
 
+TEST_CASE("zero points of an embedding are read, though vLLM does not") {
+  TestCheckpoint stored = AsymmetricExample();
+  stored.config["quantization_config"]["config_groups"]["group_0"]["targets"] = {"Embedding"};
+  for (TestTensor& tensor : stored.tensors) {
+    if (!tensor.name.starts_with(kExampleModule)) continue;
+    tensor.name = "wte" + tensor.name.substr(kExampleModule.size());
+  }
+  const OpenedModel opened = Open(stored);
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "embedding-zero-points");
+  CHECK(opened.model.findings[0].where == "wte");
+  CHECK(Dequantize(opened.Module("wte"), 0, 4) ==
+        Dequantize(Open(AsymmetricExample()).Module(kExampleModule), 0, 4));
+}
+
+TEST_CASE("an embedding that a group means reads like any other module, but for activations") {
+  const auto* const target = GENERATE("Embedding", "re:.*embed_tokens$", "model.embed_tokens");
+  const OpenedModel linear = Open(SymmetricExample());
+  TestCheckpoint stored = SymmetricExample();
+  Json& group = stored.config["quantization_config"]["config_groups"]["group_0"];
+  group["targets"] = {target};
+  group["input_activations"] = {{"strategy", "tensor"}};
+  group["output_activations"] = {{"strategy", "tensor"}};
+  for (TestTensor& tensor : stored.tensors) {
+    if (!tensor.name.starts_with(kExampleModule)) continue;
+    tensor.name = "model.embed_tokens" + tensor.name.substr(kExampleModule.size());
+  }
+  const OpenedModel opened = Open(stored);
+  CHECK(opened.model.findings.empty());
+  REQUIRE(opened.model.modules.size() == 1);
+  const QuantizedLinear& embedding = opened.Module("model.embed_tokens");
+  CHECK(embedding.scheme() == linear.Module(kExampleModule).scheme());
+  CHECK(Dequantize(embedding, 0, 4) == Dequantize(linear.Module(kExampleModule), 0, 4));
+}
+
 TEST_CASE("the asymmetric example of the package reads as it was quantized") {
   const OpenedModel opened = Open(AsymmetricExample());
   CHECK(opened.model.findings.empty());

@@ -77,6 +77,23 @@ TEST_CASE("a checkpoint of several groups reads each module by its own") {
         "quantized");
 }
 
+TEST_CASE("integers of 2, 4 and 8 bits in one model, and an embedding, dequantize to the truth") {
+  const OpenedModel opened = CheckTruth("ct-mobile", "compressed-tensors", 19, "");
+  CHECK(opened.model.findings.empty());
+  const auto scheme = [&](const std::string& module) {
+    return DescribeScheme(opened.Module("model." + module).scheme());
+  };
+  CHECK(scheme("layers.0.mlp.up_proj") == "w2a16 channel symmetric");
+  CHECK(scheme("layers.0.mlp.down_proj") == "w4a16 channel symmetric");
+  CHECK(scheme("layers.0.per_layer_projection") == "w8a16 channel symmetric");
+  CHECK(scheme("embed_tokens_per_layer") == "w4a16 channel symmetric");
+}
+
+TEST_CASE("weights beside scales of a cache for each head dequantize to the truth") {
+  CHECK(CheckTruth("ct-cache-heads", "compressed-tensors", 28, "wfp8afp8 channel")
+            .model.findings.empty());
+}
+
 TEST_CASE("activation order is told, and undone for those who dequantize") {
   const OpenedModel opened = CheckTruth("ct-old-actorder-group-g128", "compressed-tensors", 7,
                                         "w4a16 group 128 symmetric");

@@ -452,6 +452,7 @@ TEST_CASE("FP4 and MXFP8 by their writers dequantize to the truth, to the bit") 
   };
   const std::vector<Case> cases = {
       {"ct-mxfp4", "compressed-tensors", 7, "wfp4a16 group 32"},
+      {"ct-kimi-k3", "compressed-tensors", 12, "wfp4a16 group 32"},
       {"ct-nvfp4", "compressed-tensors", 3, "wfp4afp4 group 16"},
       {"ct-nvfp4a16", "compressed-tensors", 7, "wfp4a16 group 16"},
       {"ct-mxfp8", "compressed-tensors", 7, "wfp8afp8 group 32"},

@@ -552,6 +552,19 @@ TEST_CASE("plain/bf16 says what it takes and why not") {
          [](PackRequest& r) { r.inputs_first = true; }}}});
 }
 
+TEST_CASE("nothing but a plain weight holds an embedding") {
+  PackRequest embedding = BF16();
+  embedding.embedding = true;
+  for (const LayoutTable& table : {AllLayouts(), CheckpointLayouts()}) {
+    for (const Layout& layout : table) {
+      INFO(layout.id);
+      const Eligibility verdict = layout.Takes(embedding);
+      CHECK(verdict.ok == (layout.id == "plain/bf16"));
+      CHECK(verdict.reason.starts_with("the module is an embedding, which ") == !verdict.ok);
+    }
+  }
+}
+
 TEST_CASE("plain/bf16-conv1d says what it takes and why not") {
   PackRequest conv1d = BF16();
   conv1d.inputs_first = true;

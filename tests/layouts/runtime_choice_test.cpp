@@ -79,6 +79,14 @@ TEST_CASE("activation order is refused") {
   }
 }
 
+TEST_CASE("quantized embeddings are for GPUs") {
+  PackRequest source;
+  source.scheme = FourBits(true);
+  source.embedding = true;
+  CHECK(RuntimeChoices("vllm-cpu", "compressed-tensors", source) ==
+        Choices{{"any", kNone, "it looks rows up on GPUs only"}});
+}
+
 TEST_CASE("int8: the kernel of the CPU, or oneDNN's") {
   const auto int8 = [](Granularity granularity, const ActivationScheme& activations) {
     return Of("compressed-tensors", Bytes(CodeType::kS8, granularity, activations));

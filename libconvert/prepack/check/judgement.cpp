@@ -18,6 +18,7 @@
 #include "prepack/check/code_windows.h"
 #include "prepack/check/model_checks.h"
 #include "prepack/check/module_statistics.h"
+#include "prepack/formats/module_match.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 
@@ -130,6 +131,10 @@ uint64_t LostGroups(const ModuleStatistics& statistics) {
   return 2 * lost < statistics.scales ? lost : 0;
 }
 
+bool IsLookedUp(std::string_view module) {
+  return ClassOfModule(module) == ModuleClass::kEmbedding;
+}
+
 // Heads of keys and values are sometimes repeated on purpose, to use more devices; rows of an
 // output head are alike if their tokens were never trained.
 bool MayRepeatRows(std::string_view module) {
@@ -162,7 +167,10 @@ void JudgeWindows(const std::string& where, const Scheme& scheme,
   see(windows.constant_columns, "input channels with one code for all output channels");
   see(windows.repeated_columns, "runs of input channels that occur twice");
   if (!MayRepeatRows(where)) see(windows.RepeatedRows(), "output channels that occur twice");
-  see(LostGroups(statistics), "groups of zeros under the scale of other weights");
+  // The row of a token that pads is zero.
+  if (!IsLookedUp(where)) {
+    see(LostGroups(statistics), "groups of zeros under the scale of other weights");
+  }
   if (seen.empty()) return;
   findings.push_back(MakeFinding("codes-damaged", where, fmt::format("{}", fmt::join(seen, "; "))));
 }
@@ -218,6 +226,8 @@ namespace {
 
 double SizeOf(const ModuleCheck& module) {
   if (!module.statistics || module.statistics->weights < kMinWeights) return 0;
+  // Models multiply what they look up by what they like.
+  if (IsLookedUp(module.module)) return 0;
   return module.statistics->RootMeanSquare() * std::sqrt(static_cast<double>(module.k));
 }
 

@@ -8,6 +8,7 @@
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/container/model_config.h"
+#include "prepack/formats/module_match.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
@@ -88,6 +89,7 @@ Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLine
       .bias_dtype = BiasDType(checkpoint, linear),
       .reordered = linear.reordered(),
       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
+      .embedding = ClassOfModule(linear.module()) == ModuleClass::kEmbedding,
       .unnamed = IsUnnamed(plan, linear.module()),
       .mixture_incomplete = plan.incomplete_mixtures.contains(MixtureOf(linear.module())),
       .experts = ExpertsIn(linear),

@@ -420,17 +420,27 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
 
 namespace {
 
-// A checkpoint has one quantization config, which cannot describe modules in another format.
-Status CheckCheckpoint(const Plan& plan) {
+// The first that no layout takes, but an embedding only if there is nothing else: its reason says
+// least about the model.
+const ModulePlan* FirstRefused(const Plan& plan) {
+  const ModulePlan* first = nullptr;
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen != nullptr) continue;
-    return Unsupported(fmt::format("module {}", module.linear->module()),
-                       fmt::format("{} cannot hold it: {}", plan.target->id, module.WhyRejected()))
-        .Hint(
-            "--fallback dequantize stores such modules in bf16. `prepack plan` lists them all; "
-            "other formats may have a place for them");
+    if (!module.request.embedding) return &module;
+    if (first == nullptr) first = &module;
   }
-  return {};
+  return first;
+}
+
+// A checkpoint has one quantization config, which cannot describe modules in another format.
+Status CheckCheckpoint(const Plan& plan) {
+  const ModulePlan* refused = FirstRefused(plan);
+  if (refused == nullptr) return {};
+  return Unsupported(fmt::format("module {}", refused->linear->module()),
+                     fmt::format("{} cannot hold it: {}", plan.target->id, refused->WhyRejected()))
+      .Hint(
+          "--fallback dequantize stores such modules in bf16. `prepack plan` lists them all; "
+          "other formats may have a place for them");
 }
 
 }  // namespace
@@ -442,18 +452,16 @@ Status CheckPlan(const Plan& plan) {
   const bool nothing_packed = plan.PackedModules() == 0;
   if (plan.target->checkpoint) return CheckCheckpoint(plan);
   if (!nothing_packed && plan.fallback != Fallback::kError) return {};
-  for (const ModulePlan& module : plan.modules) {
-    if (module.chosen != nullptr) continue;
-    return Unsupported(fmt::format("module {}", module.linear->module()),
-                       fmt::format("no layout of {} takes {}: {}", plan.target->id,
-                                   nothing_packed ? "any module of this checkpoint" : "it",
-                                   module.WhyRejected()))
-        .Hint(nothing_packed ? "`prepack targets` lists what each layout takes; --fallback "
-                               "dequantize turns modules that no layout takes into bf16"
-                             : "--fallback keep leaves such modules as stored, --fallback "
-                               "dequantize turns them into bf16");
-  }
-  return {};
+  const ModulePlan* refused = FirstRefused(plan);
+  if (refused == nullptr) return {};
+  return Unsupported(fmt::format("module {}", refused->linear->module()),
+                     fmt::format("no layout of {} takes {}: {}", plan.target->id,
+                                 nothing_packed ? "any module of this checkpoint" : "it",
+                                 refused->WhyRejected()))
+      .Hint(nothing_packed ? "`prepack targets` lists what each layout takes; --fallback "
+                             "dequantize turns modules that no layout takes into bf16"
+                           : "--fallback keep leaves such modules as stored, --fallback "
+                             "dequantize turns them into bf16");
 }
 
 std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,

@@ -174,6 +174,11 @@ std::string Layout::TensorName(std::string_view module, const PartSpec& part) co
 }
 
 Eligibility Layout::Takes(const PackRequest& request) const {
+  if (request.embedding && !takes_embeddings) {
+    return Eligibility::No(
+        checkpoint ? "the module is an embedding, which prepack writes in bf16 only"
+                   : "the module is an embedding, which looks rows up and multiplies nothing");
+  }
   if (!request.stacked()) return eligible(request);
   if (request.n % request.experts != 0) {
     return Eligibility::No(

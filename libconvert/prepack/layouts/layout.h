@@ -52,6 +52,7 @@ struct PackRequest {
   std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
   bool reordered = false;     // the module has a k_order, which the consumer applies to x
   bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
+  bool embedding = false;     // rows of the weight are looked up, and nothing is multiplied
   ValueFacts facts = {};      // known where a checkpoint is made
   bool unnamed = false;       // the runtime has no name for it, see Layout::is_named
   // It is an expert, and an expert of the same layer is missing or cannot be packed. Known where
@@ -364,9 +365,10 @@ struct Layout {
   std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h
   bool offered = true;                // false: known, tested and documented, but never chosen
   bool for_dequantized = false;       // takes bf16 weights, which modules become on demand
-  bool inputs_first = false;    // takes only modules whose plain weight the model stores [K, N]
-  bool for_experts = false;     // takes only experts of a mixture
-  bool whole_mixtures = false;  // the runtime wants all experts of a layer, or none
+  bool inputs_first = false;      // takes only modules whose plain weight the model stores [K, N]
+  bool takes_embeddings = false;  // what looks rows up reads it, too
+  bool for_experts = false;       // takes only experts of a mixture
+  bool whole_mixtures = false;    // the runtime wants all experts of a layer, or none
   // Does the runtime's op for experts read those of a layer as one tensor per part? It is what the
   // experts are packed to one by one, one after another.
   bool stacks_experts = false;

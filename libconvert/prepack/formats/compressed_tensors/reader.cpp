@@ -19,20 +19,37 @@ namespace prepack::ct {
 
 namespace {
 
-// The group that says what a quantized module's tensors mean. That there is none is an error; that
-// the ignore list names the module is not, because the tensors are there.
-Result<const Group*> GroupOfQuantized(const Config& config, const Matcher& matcher,
-                                      const Module& module, FindingTally& findings) {
-  PREPACK_TRY(CheckModuleName(module.name));
-  const ModuleClass module_class = ClassOfModule(module.name);
-  // Whether a group names it or not: model_free_ptq quantizes embeddings for the class Linear.
-  if (module_class == ModuleClass::kEmbedding) {
-    return Unsupported(module.name, "quantized embeddings are not supported")
+// Runtimes look rows up in an embedding of packed integers (vLLM 0.32, compressed_tensors.py:
+// get_quant_method; transformers unpacks it), if a group means it. model_free_ptq quantizes
+// embeddings for the class Linear, and then they load as unquantized ones.
+Status CheckEmbedding(const Module& module, Storage storage, const Group* group) {
+  if (group == nullptr) {
+    return Unsupported(module.name, "the embedding is quantized, but no config group means it")
+        .Found(fmt::format("{} tensors", StorageName(storage)))
+        .Expected("a target that is its name, a re: expression, or the class Embedding")
         .Hint("Put the embedding into the ignore list when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
+  const bool by_row = group->weights && (group->weights->strategy == Strategy::kChannel ||
+                                         group->weights->strategy == Strategy::kGroup);
+  if (storage == Storage::kPackQuantized && by_row && group->weights->type == Type::kInt) return {};
+  return Unsupported(module.name, "this quantization of an embedding is not supported")
+      .Found(fmt::format("{} ({})", StorageName(storage), group->where))
+      .Expected("packed integers with a scale for each row or group, as vLLM looks them up")
+      .Hint("Put the embedding into the ignore list when quantizing")
+      .Id(FindingId("embedding-quantized"));
+}
+
+// The group that says what a quantized module's tensors mean. That there is none is an error; that
+// the ignore list names the module is not, because the tensors are there.
+Result<const Group*> GroupOfQuantized(const Config& config, const Matcher& matcher,
+                                      const Module& module, Storage storage,
+                                      FindingTally& findings) {
+  PREPACK_TRY(CheckModuleName(module.name));
+  const ModuleClass module_class = ClassOfModule(module.name);
   PREPACK_TRY_ASSIGN(const Group* found, matcher.GroupOf(module.name, module_class));
   const Group* group = found;
+  if (module_class == ModuleClass::kEmbedding) PREPACK_TRY(CheckEmbedding(module, storage, group));
   if (group == nullptr) {
     if (config.groups.empty()) {
       return Malformed(FieldPath(config.where, "config_groups"),
@@ -142,8 +159,18 @@ Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::str
 Status AddModule(const Checkpoint& checkpoint, const Module& module, Storage storage,
                  const Config& config, const Matcher& matcher, QuantizedModel& model,
                  FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const Group* group, GroupOfQuantized(config, matcher, module, findings));
-  auto linears = DescribeModule(checkpoint, module, *group, storage, config, findings);
+  PREPACK_TRY_ASSIGN(const Group* found,
+                     GroupOfQuantized(config, matcher, module, storage, findings));
+  Group group = *found;
+  if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
+    group.input_activations.reset();  // its inputs are the numbers of tokens
+    group.output_activations.reset();
+    if (!group.weights->symmetric) {
+      findings.Add("embedding-zero-points", module.name,
+                   "vLLM looks rows up as if there were no zero points");
+    }
+  }
+  auto linears = DescribeModule(checkpoint, module, group, storage, config, findings);
   if (!linears.ok()) return linears.status();
   for (auto& linear : *linears) model.modules.push_back(std::move(linear));
   return {};

@@ -5,6 +5,7 @@
 // first, and round the results to bf16. With AMX the sums of matrices run in another order.
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,6 +19,15 @@ namespace {
 
 constexpr uint64_t kBlockChannels = 32;
 constexpr uint64_t kGroupInputs = 32;
+
+// The numbers of the codes as bits of bf16.
+constexpr std::array<int, 16> kNumbers = [] {
+  std::array<int, 16> numbers{};
+  for (uint8_t code = 0; code < numbers.size(); ++code) {
+    numbers[code] = F32ToBF16(F4E2M1ToF32(code));
+  }
+  return numbers;
+}();
 
 // Input channels in the order in which they are added: 1, 0, 3, 2, …
 template <typename T>
@@ -68,11 +78,11 @@ class Mxfp4Model final : public FloatModel {
     return m() - row / kTokensAtATime * kTokensAtATime <= kTokensByVector;
   }
 
-  // The kernel adds the exponent of the scale to that of the weight. A weight of zero has none.
+  // The kernel adds the exponent of the scale to that of the weight. A weight of zero has none: it
+  // keeps its sign alone, as it does where the source is decoded.
   static float Weight(int code, int exponent) {
-    const auto bits = static_cast<int>(F32ToBF16(F4E2M1ToF32(static_cast<uint8_t>(code))));
-    if (code % 8 == 0) return 0;
-    return BF16ToF32(static_cast<uint16_t>(bits + (exponent - 127) * 128));
+    const int added = code % 8 == 0 ? 0 : (exponent - 127) * 128;
+    return BF16ToF32(static_cast<uint16_t>(kNumbers[static_cast<size_t>(code)] + added));
   }
 
   void Decode(const ModelPiece& piece, float* w) const override {

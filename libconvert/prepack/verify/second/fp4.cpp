@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -78,11 +79,21 @@ Fp4Tensors FindFp4(const Checkpoint& source, const std::string& module) {
 }
 
 // (−1)^s · 1.m · 2^(e − 1), or 0.m if e is 0, from the bits s e e m.
-float Fp4Number(unsigned bits) {
+float ComputeFp4(unsigned bits) {
   const int exponent = static_cast<int>(bits >> 1 & 3U);
   const double fraction = bits % 2 == 0 ? 0 : 0.5;
   const double size = exponent == 0 ? fraction : std::ldexp(1 + fraction, exponent - 1);
   return static_cast<float>(bits >= 8 ? -size : size);
+}
+
+// All of them, by their bits.
+const std::array<float, 16>& Fp4Numbers() {
+  static const std::array<float, 16> numbers = [] {
+    std::array<float, 16> all{};
+    for (unsigned bits = 0; bits < all.size(); ++bits) all[bits] = ComputeFp4(bits);
+    return all;
+  }();
+  return numbers;
 }
 
 // Bytes [first, first + count) of each of the rows of the matrix, of `width` bytes.
@@ -90,11 +101,10 @@ Status ReadLines(const Checkpoint& source, const StoredTensor& tensor, uint64_t 
                  uint64_t rows, uint64_t width, uint64_t first, uint64_t count,
                  std::vector<uint8_t>& out) {
   out.resize(rows * count);
-  for (uint64_t row = 0; row < rows; ++row) {
-    PREPACK_TRY(source.Read(tensor, (first_row + row) * width + first,
-                            std::as_writable_bytes(std::span(out).subspan(row * count, count))));
-  }
-  return {};
+  return source.ReadRuns(
+      tensor,
+      {.offset = first_row * width + first, .run_bytes = count, .stride = width, .runs = rows},
+      std::as_writable_bytes(std::span(out)));
 }
 
 Status ReadGlobal(const Checkpoint& source, const Fp4Tensors& found, float& global) {
@@ -136,12 +146,13 @@ Status DecodeInputsFirst(const Checkpoint& source, const Fp4Tensors& found,
   std::vector<uint8_t> bytes;
   PREPACK_TRY(ReadLines(source, *found.codes, found.matrix * codes[1] + wanted.k0 / 2,
                         wanted.inputs / 2, codes[2], wanted.n0, wanted.rows, bytes));
+  const std::array<float, 16>& numbers = Fp4Numbers();
   out.steps.resize(wanted.rows * wanted.inputs);
   for (size_t i = 0; i < bytes.size(); ++i) {
     const size_t input = i / wanted.rows * 2;
     float* pair = &out.steps[i % wanted.rows * wanted.inputs + input];
-    pair[0] = Fp4Number(bytes[i] % 16);
-    pair[1] = Fp4Number(bytes[i] / 16);
+    pair[0] = numbers[bytes[i] % 16];
+    pair[1] = numbers[bytes[i] / 16];
   }
   out.group_of.resize(wanted.inputs);
   for (uint64_t i = 0; i < wanted.inputs; ++i) out.group_of[i] = (wanted.k0 + i) / 16;
@@ -181,10 +192,11 @@ Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows
   std::vector<uint8_t> bytes;
   PREPACK_TRY(ReadLines(source, *found.codes, first_row, wanted.rows, wanted.k / 2, wanted.k0 / 2,
                         wanted.inputs / 2, bytes));
-  out.steps.clear();
-  for (const uint8_t byte : bytes) {
-    out.steps.push_back(Fp4Number(byte % 16));
-    out.steps.push_back(Fp4Number(byte / 16));
+  const std::array<float, 16>& numbers = Fp4Numbers();
+  out.steps.resize(2 * bytes.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    out.steps[2 * i] = numbers[bytes[i] % 16];
+    out.steps[2 * i + 1] = numbers[bytes[i] / 16];
   }
 
   const uint64_t group_size = wanted.k / groups;

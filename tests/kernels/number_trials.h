@@ -70,6 +70,28 @@ inline Trial add_pair_products(const TrialShape& shape) {
               }};
 }
 
+inline Trial add_figures(const TrialShape& shape) {
+  const size_t stride = kFigureChannels + shape.in_gap % 8;
+  const size_t count = StridedSize(shape.rows, kFigureChannels, stride);
+  return {.in_bytes = count * (sizeof(double) + sizeof(float)),
+          .out_bytes = sizeof(FigureLanes),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                FigureLanes lanes;
+                kernels.add_figures(As<double>(in), As<float>(in + count * sizeof(double)), stride,
+                                    shape.rows, lanes);
+                std::memcpy(out, &lanes, sizeof(lanes));
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                float* judged = As<float>(in + count * sizeof(double));
+                MakeFloats(in + count * sizeof(double), count);
+                for (size_t i = 0; i < count; ++i) {
+                  As<double>(in)[i] = 1.001 * static_cast<double>(judged[i]);
+                }
+              }};
+}
+
 inline Trial fuse_products(const TrialShape& shape) {
   const size_t count = shape.cols;
   return {.in_bytes = 2 * count * sizeof(float),

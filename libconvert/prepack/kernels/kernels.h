@@ -16,6 +16,7 @@
 #include "prepack/kernels/code_digests.h"
 #include "prepack/kernels/code_rows.h"
 #include "prepack/kernels/dense_codes.h"
+#include "prepack/kernels/figure_sums.h"
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_pairs.h"

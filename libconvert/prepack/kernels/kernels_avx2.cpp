@@ -9,6 +9,7 @@
 #include "prepack/kernels/code_digests_body.h"
 #include "prepack/kernels/code_rows_body.h"
 #include "prepack/kernels/dense_codes_body.h"
+#include "prepack/kernels/figure_sums_body.h"
 #include "prepack/kernels/nibble_columns_body.h"
 #include "prepack/kernels/nibble_halves_body.h"
 #include "prepack/kernels/nibble_pairs_body.h"

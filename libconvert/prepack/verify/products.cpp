@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "prepack/base/decibel.h"
@@ -13,6 +14,7 @@
 #include "prepack/check/baseline.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/gemm/reference.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {
@@ -21,25 +23,52 @@ double DecibelOrNaN(double signal, double noise) {
   return Decibel(signal, noise).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
+namespace {
+
+// The first `count` elements, and zeros behind them.
+template <typename T>
+std::array<T, kFigureChannels> Padded(const T* from, uint64_t count) {
+  std::array<T, kFigureChannels> padded = {};
+  std::copy_n(from, count, padded.begin());
+  return padded;
+}
+
+// Of output channels of a block from `first` on; channels behind its last one are zero.
+FigureLanes SumsOf(const OutputBlock& block, uint64_t first, std::span<const double> signal,
+                   std::span<const float> value) {
+  FigureLanes lanes;
+  if (block.rows == 0) return lanes;
+  const double* truth = &signal[first];
+  const float* judged = &value[first];
+  const uint64_t count = block.channels - first;
+  if (count >= kFigureChannels) {
+    Kernels().add_figures(truth, judged, block.channels, block.rows, lanes);
+    return lanes;
+  }
+  for (uint64_t row = 0; row < block.rows; ++row) {
+    Kernels().add_figures(Padded(truth + row * block.channels, count).data(),
+                          Padded(judged + row * block.channels, count).data(), kFigureChannels, 1,
+                          lanes);
+  }
+  return lanes;
+}
+
+}  // namespace
+
 void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
                      std::span<const float> value) {
-  for (uint64_t channel = 0; channel < block.channels; ++channel) {
-    CompensatedSum channel_signal;
-    CompensatedSum channel_noise;
-    for (uint64_t row = 0; row < block.rows; ++row) {
-      const double truth = signal[row * block.channels + channel];
-      const auto judged = static_cast<double>(value[row * block.channels + channel]);
-      const double error =
-          std::isfinite(judged) ? truth - judged : std::numeric_limits<double>::infinity();
-      channel_signal.Add(truth * truth);
-      channel_noise.Add(error * error);
-      value_.Add(judged * judged);
-      dot_.Add(truth * judged);
-      max_error_ = std::max(max_error_, std::abs(error));
+  for (uint64_t first = 0; first < block.channels; first += kFigureChannels) {
+    const FigureLanes lanes = SumsOf(block, first, signal, value);
+    for (uint64_t i = 0; i < std::min(kFigureChannels, block.channels - first); ++i) {
+      const CompensatedSum channel_signal(lanes.signal[i], lanes.signal_error[i]);
+      const CompensatedSum channel_noise(lanes.noise[i], lanes.noise_error[i]);
+      signal_.Add(channel_signal);
+      noise_.Add(channel_noise);
+      value_.Add(CompensatedSum(lanes.value[i], lanes.value_error[i]));
+      dot_.Add(CompensatedSum(lanes.dot[i], lanes.dot_error[i]));
+      max_error_ = std::max(max_error_, lanes.largest[i]);
+      AddChannel(block.n0 + first + i, channel_signal.Value(), channel_noise.Value());
     }
-    signal_.Add(channel_signal);
-    noise_.Add(channel_noise);
-    AddChannel(block.n0 + channel, channel_signal.Value(), channel_noise.Value());
   }
 }
 

@@ -23,6 +23,10 @@ namespace prepack {
 // Neumaier's summation: the rounding errors are summed apart.
 class CompensatedSum {
  public:
+  CompensatedSum() = default;
+  // One that was summed up elsewhere. A sum that is not finite has no error.
+  CompensatedSum(double sum, double error) : sum_(sum), error_(std::isfinite(sum) ? error : 0) {}
+
   void Add(double value) {
     const double sum = sum_ + value;
     if (std::isfinite(sum)) {

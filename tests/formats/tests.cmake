@@ -40,6 +40,7 @@ prepack_add_tests(formats
   quark_integers_test.cpp
   quark_test.cpp
   row_linear_test.cpp
+  simple_pattern_test.cpp
   table_test.cpp
   tgi_config_test.cpp
   version_number_test.cpp)

@@ -16,6 +16,7 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/simple_pattern.h"
 
 namespace prepack {
 
@@ -391,12 +392,14 @@ RegexBudget::~RegexBudget() {
 }
 
 struct ModuleRegex::Code {
-  explicit Code(pcre2_code* compiled) : code(compiled) {
+  Code(pcre2_code* compiled, std::string_view pattern)
+      : code(compiled), simple(SimplePattern::Parse(pattern)) {
     for (const Effort& effort : kEfforts) limits.push_back(MakeMatchContext(effort.most_steps));
   }
 
   std::unique_ptr<pcre2_code, regex::Free<pcre2_code_free>> code;
   std::vector<regex::MatchContext> limits;  // as kEfforts
+  std::optional<SimplePattern> simple;      // the same without the engine, where that can be
 };
 
 ModuleRegex::ModuleRegex(std::shared_ptr<const Code> code, std::string where)
@@ -430,7 +433,7 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
         .Found(fmt::format("\"{}\": {}", Printable(pattern), ErrorText(error)))
         .Id(FindingId("config-pattern-invalid"));
   }
-  return ModuleRegex(std::make_shared<const Code>(compiled), std::string(where));
+  return ModuleRegex(std::make_shared<const Code>(compiled, pattern), std::string(where));
 }
 
 bool ModuleRegex::Pay(int64_t attempts) const {
@@ -462,6 +465,9 @@ Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
 }
 
 Result<bool> ModuleRegex::MatchesStart(std::string_view text) const {
+  const std::optional<bool> simple =
+      code_->simple ? code_->simple->MatchesStart(text) : std::nullopt;
+  if (simple && Pay(kEfforts.front().attempts)) return *simple;
   return Match(text, PCRE2_ANCHORED);
 }
 

@@ -11,11 +11,13 @@
 #include <cerrno>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/hash.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/io/file.h"
@@ -494,17 +496,43 @@ Status Checkpoint::SortTensors() {
     return difference != 0 ? difference < 0 : a.file < b.file;
   });
   const auto twin = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
-  if (twin == tensors_.end()) return {};
+  if (twin == tensors_.end()) {
+    FillBuckets();
+    return {};
+  }
   return Malformed(path_.string(), fmt::format("tensor {} is in two shards", twin->name))
       .Found(fmt::format("the tensor in {} and {}", files_[twin->file].name,
                          files_[std::next(twin)->file].name))
       .Hint("Loaders disagree about which one counts; remove the stale shard");
 }
 
+// About one tensor each.
+size_t Checkpoint::BucketOf(std::string_view name) const {
+  return static_cast<size_t>((Xxh3(name).high >> 32) * (bucket_starts_.size() - 1) >> 32);
+}
+
+void Checkpoint::FillBuckets() {
+  bucket_starts_.assign(tensors_.size() + 1, 0);
+  buckets_.resize(tensors_.size());
+  std::vector<uint32_t> bucket_of;
+  bucket_of.reserve(tensors_.size());
+  for (const StoredTensor& tensor : tensors_) {
+    bucket_of.push_back(static_cast<uint32_t>(BucketOf(tensor.name)));
+    ++bucket_starts_[bucket_of.back() + 1];
+  }
+  std::partial_sum(bucket_starts_.begin(), bucket_starts_.end(), bucket_starts_.begin());
+  std::vector<uint32_t> next(bucket_starts_.begin(), std::prev(bucket_starts_.end()));
+  for (uint32_t i = 0; i < tensors_.size(); ++i) buckets_[next[bucket_of[i]]++] = i;
+}
+
 const StoredTensor* Checkpoint::Find(std::string_view name) const {
-  const auto tensor = std::ranges::lower_bound(
-      tensors_, name, {}, [](const StoredTensor& t) { return std::string_view(t.name); });
-  return tensor == tensors_.end() || tensor->name != name ? nullptr : &*tensor;
+  if (buckets_.empty()) return nullptr;
+  const auto start = bucket_starts_.begin() + static_cast<std::ptrdiff_t>(BucketOf(name));
+  const std::span bucket = std::span(buckets_).subspan(*start, *std::next(start) - *start);
+  const auto found = std::ranges::lower_bound(
+      bucket, name, {}, [&](uint32_t index) { return std::string_view(tensors_[index].name); });
+  if (found == bucket.end() || tensors_[*found].name != name) return nullptr;
+  return &tensors_[*found];
 }
 
 std::string Checkpoint::Where(const StoredTensor& tensor) const {

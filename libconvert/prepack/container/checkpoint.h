@@ -110,11 +110,17 @@ class Checkpoint {
   Status AddFile(const std::filesystem::path& path);
   // Puts the tensors of all files in order. A name in two files is an error.
   Status SortTensors();
+  void FillBuckets();
+  size_t BucketOf(std::string_view name) const;
 
   std::filesystem::path path_;
   std::shared_ptr<const Configs> configs_;  // never null
   std::vector<CheckpointFile> files_;
   std::vector<StoredTensor> tensors_;
+  // Tensors by the hash of their names: those of bucket i are buckets_[bucket_starts_[i]] and what
+  // follows up to the next start, ascending, so that even names with one hash are found soon.
+  std::vector<uint32_t> buckets_;
+  std::vector<uint32_t> bucket_starts_;
   std::vector<std::string> side_files_;
   std::vector<std::string> left_out_;
   std::string stale_index_;

@@ -228,12 +228,38 @@ class GgufConvert(harness.ToolTest):
         for option in (["--sample", "0.5"], ["--min-sqnr", "30"], ["--baseline", CHECKPOINTS / "ct-mxfp4"]):
             self.assert_fails(2, ["not for GGUF files"], "verify", self.output, *option)
 
+    def test_a_model_in_several_files(self):
+        self.convert("ct-w4a16-g128-sym")
+        whole = {tensor.name: bytes(tensor.data) for tensor in gguf.GGUFReader(self.output).tensors}
+        folder = self.scratch / "parts"
+        options = self.options("ct-w4a16-g128-sym", "-o", folder, "--shard-size", "400K", "--json")
+        report = self.checked_json(self.run_ok("convert", *options).stdout, "convert_gguf")
+        names = [f"parts-{number:05}-of-{report['files']:05}.gguf" for number in range(1, report["files"] + 1)]
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), [*names, "parts.gguf.prepack.json"])
+        self.assertGreater(len(names), 2)
+        found = {}
+        for number, name in enumerate(names):
+            reader = gguf.GGUFReader(folder / name)
+            self.assertEqual(reader.get_field("split.no").contents(), number)
+            self.assertEqual(reader.get_field("split.count").contents(), len(names))
+            self.assertEqual(reader.get_field("split.tensors.count").contents(), len(whole))
+            self.assertEqual(reader.get_field("general.architecture") is None, number != 0)
+            found |= {tensor.name: bytes(tensor.data) for tensor in reader.tensors}
+        self.assertEqual(found, whole)
+        self.output = folder / names[1]
+        self.assertEqual(self.verify("ct-w4a16-g128-sym")["levels"]["exactness"]["state"], "passed")
+        self.run_ok("check", self.output)
+        self.assert_fails(2, ["parts"], "convert", *options[:-1])
+        self.assertEqual(len(list(folder.iterdir())), len(names) + 1)
+
     def test_existing_files(self):
         self.convert("ct-w4a16-g128-sym")
         before = self.output.read_bytes()
         options = self.options("ct-w4a16-g128-sym", "-o", self.output)
         self.assert_fails(2, ["it exists", "--force"], "convert", *options)
         self.assertEqual(self.output.read_bytes(), before)
+        self.assert_fails(2, ["lie inside it"], "convert", *options[:-1],
+                          CHECKPOINTS / "ct-w4a16-g128-sym" / "model.gguf")
         other = self.scratch / "notes.txt"
         other.write_text("mine")
         self.assert_fails(2, ["is no GGUF file"], "convert", *options[:-1], other, "--force")

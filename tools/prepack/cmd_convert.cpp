@@ -148,6 +148,7 @@ ExitCodeValue RunGguf(const ConvertCommand& command) {
   if (!plan.ok()) return Fail(plan.status());
   return RunConvertGguf({.plan = *std::move(plan),
                          .output = command.output,
+                         .shard_bytes = command.gguf.shard_size,
                          .jobs = command.jobs,
                          .memory_limit = command.memory_limit,
                          .replace = command.force,

@@ -102,6 +102,7 @@ Json ReportJson(const gguf::ConvertReport& report, const std::string& source) {
   json["left_out"] = report.left_out;
   json["source_bytes"] = report.source_bytes;
   json["output_bytes"] = report.output_bytes;
+  json["files"] = report.files;
   json["findings"] = FindingsJson(report.findings);
   return json;
 }
@@ -127,8 +128,8 @@ std::string ReportText(const gguf::ConvertReport& report) {
     text += fmt::format("  {:>5} × {:<6} {:>10}\n", count.tensors, type, HumanBytes(count.bytes));
   }
   text += NotHeldText(report.floats) + RoundedText(report.rounded);
-  text += fmt::format("  {} in, {} out\n", HumanBytes(report.source_bytes),
-                      HumanBytes(report.output_bytes));
+  text += fmt::format("  {} in, {} out in {}\n", HumanBytes(report.source_bytes),
+                      HumanBytes(report.output_bytes), Plural(report.files, "file"));
   return text + FindingsText(report.findings);
 }
 
@@ -196,6 +197,13 @@ void GgufFlags::AddTo(CLI::App& command) {
   command.add_flag("--exact", exact,
                    "For gguf: round nothing. Takes larger types where the usual one would round, "
                    "and fails where none is exact");
+  command
+      .add_option("--shard-size", shard_size,
+                  "For gguf: split the model into files of about so many bytes of tensors, such as "
+                  "4G, in the new folder OUT")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber)
+      ->type_name("SIZE");
   command.add_flag("--no-tokenizer", no_tokenizer, "For gguf: make a file without a tokenizer");
 }
 

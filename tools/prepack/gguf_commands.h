@@ -18,6 +18,7 @@ inline constexpr const char* kGgufTarget = "gguf";
 struct GgufFlags {
   std::string llama_cpp;
   std::string python;
+  uint64_t shard_size = 0;
   bool exact = false;
   bool no_tokenizer = false;
 

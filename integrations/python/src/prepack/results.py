@@ -155,6 +155,7 @@ class ConvertGguf(Document):
     source_bytes: int
     output_bytes: int
     findings: Tuple[Finding, ...]
+    files: int
 
 
 @dataclass(frozen=True)

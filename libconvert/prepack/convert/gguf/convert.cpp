@@ -8,15 +8,16 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/isa.h"
+#include "prepack/base/parallel.h"
 #include "prepack/convert/finish_folder.h"
 #include "prepack/convert/gguf/manifest.h"
+#include "prepack/convert/gguf/output.h"
 #include "prepack/convert/gguf/plan.h"
 #include "prepack/convert/gguf/writer.h"
+#include "prepack/gguf/header.h"
 #include "prepack/gguf/keys.h"
-#include "prepack/gguf/model.h"
 #include "prepack/io/file.h"
 #include "prepack/io/memory_limit.h"
-#include "prepack/io/posix.h"
 #include "prepack/io/scratch_folder.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
@@ -25,57 +26,6 @@ namespace prepack::gguf {
 namespace {
 
 constexpr uint64_t kHashDigits = 32;
-
-// A file that appears whole or not at all: written under a hidden name beside it.
-class HiddenFile {
- public:
-  static Result<HiddenFile> Create(const std::filesystem::path& path, bool replace) {
-    PREPACK_TRY_ASSIGN(const std::optional<struct stat> there, LookAtLink(path));
-    if (there && !replace) {
-      return Usage(path.string(), "it exists").Hint("--force replaces it, or choose another name");
-    }
-    if (there && (!S_ISREG(there->st_mode) || !IsGguf(path))) {
-      return Usage(path.string(), "it exists and is no GGUF file: --force does not replace it")
-          .Hint("Choose another name");
-    }
-    const std::filesystem::path partial =
-        path.parent_path() / fmt::format(".{}.prepack-partial", path.filename().string());
-    if (const int result = posix::RemoveTree(partial); result < 0) {
-      return SystemError(partial.string(), "cannot remove what an earlier run left", -result);
-    }
-    PREPACK_TRY_ASSIGN(File file, File::CreateNew(partial));
-    return HiddenFile(path, partial, std::move(file));
-  }
-
-  HiddenFile(HiddenFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        partial_(std::exchange(other.partial_, {})),
-        file_(std::move(other.file_)) {}
-  HiddenFile& operator=(HiddenFile&&) = delete;
-  ~HiddenFile() {
-    if (!partial_.empty()) (void)posix::RemoveTree(partial_);
-  }
-
-  File& file() { return file_; }
-
-  Status Commit() {
-    if (const int result = posix::Rename(partial_, path_); result < 0) {
-      return SystemError(path_.string(), "cannot give the file its name", -result);
-    }
-    partial_.clear();
-    const std::filesystem::path folder = path_.parent_path();
-    return SyncFolder(folder.empty() ? "." : folder);
-  }
-
- private:
-  HiddenFile(std::filesystem::path path, std::filesystem::path partial, File file)
-      : path_(std::move(path)), partial_(std::move(partial)), file_(std::move(file)) {}
-
-  OrderlyEnd orderly_end_;  // the first member, so that it outlives all that is to be cleaned up
-  std::filesystem::path path_;
-  std::filesystem::path partial_;  // empty: it has its name, or was moved from
-  File file_;
-};
 
 // One conversion in progress.
 class Conversion {
@@ -91,26 +41,19 @@ class Conversion {
 
   Status Run() {
     PREPACK_TRY(ReadMetadata());
-    const uint64_t header = HeaderWith(std::string(kHashDigits, '0')).size();
-    uint64_t bytes = header;
-    for (const PlannedTensor& tensor : plan_.tensors)
-      bytes += *CheckedAlignUp(tensor.bytes(), alignment_);
-    PREPACK_TRY_ASSIGN(HiddenFile hidden, HiddenFile::Create(options_.output, options_.replace));
-    const std::filesystem::path folder = options_.output.parent_path();
-    PREPACK_TRY(CheckFreeSpace(folder.empty() ? "." : folder, bytes));
-    File& file = hidden.file();
-    PREPACK_TRY(file.Allocate(bytes));
-    PREPACK_TRY_ASSIGN(written_, WriteTensors(checkpoint_, plan_, header, alignment_,
-                                              options_.plan.exact, threads_, progress_, file));
+    Divide();
+    PREPACK_TRY_ASSIGN(ModelOutput output,
+                       options_.shard_bytes == 0
+                           ? ModelOutput::OneFile(options_.output, options_.replace)
+                           : ModelOutput::Split(options_.output, shards_.size()));
+    const std::filesystem::path folder = WithoutTrailingSlashes(options_.output).parent_path();
+    PREPACK_TRY(CheckFreeSpace(folder.empty() ? "." : folder, bytes_));
+    PREPACK_TRY(OpenFiles(output));
+    PREPACK_TRY_ASSIGN(written_, WriteTensors(checkpoint_, plan_, files_, alignment_,
+                                              options_.plan.exact, threads_, progress_));
     const std::string manifest = MakeManifest();
-    const std::string text = HeaderWith(Xxh3Hex(manifest));
-    PREPACK_TRY(file.WriteAt(0, std::as_bytes(std::span(text))));
-    progress_.Begin("flushing", 0);
-    PREPACK_TRY(options_.flush ? file.Sync() : file.CheckArrived());
-    // The manifest first: without its file it is a file too many, the other way round one too few.
-    PREPACK_TRY(WriteFileAtomically(ManifestOf(options_.output), manifest));
-    bytes_ = bytes;
-    return hidden.Commit();
+    PREPACK_TRY(FinishFiles(Xxh3Hex(manifest)));
+    return output.Commit(manifest);
   }
 
   ConvertReport Report() const {
@@ -124,6 +67,7 @@ class Conversion {
                          .left_out = plan_.sources.left_out,
                          .source_bytes = checkpoint_.total_bytes(),
                          .output_bytes = bytes_,
+                         .files = shards_.size(),
                          .findings = model_.findings};
     for (size_t i = 0; i < plan_.tensors.size(); ++i) {
       const PlannedTensor& tensor = plan_.tensors[i];
@@ -140,7 +84,7 @@ class Conversion {
     PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(plan_.metadata));
     PREPACK_TRY_ASSIGN(const Header header, ReadHeader(file));
     alignment_ = header.alignment;
-    entry_count_ = header.values.size() + 1;
+    entry_count_ = header.values.size();
     if (header.values.empty()) {
       return Unsupported(options_.plan.llama_cpp.string(), "the converter wrote no metadata");
     }
@@ -149,9 +93,78 @@ class Conversion {
     return file.ReadAt(kCountsEnd, std::as_writable_bytes(std::span(entries_)));
   }
 
-  std::string HeaderWith(const std::string& hash) const {
-    return HeaderBytes(entries_ + TextEntry(kManifestHash, hash), entry_count_, alignment_,
-                       plan_.tensors);
+  // Some tensors of the plan, in a file of their own.
+  struct Shard {
+    size_t first = 0;
+    size_t count = 0;
+    uint64_t header_bytes = 0;
+    uint64_t bytes = 0;  // with the header
+  };
+
+  void Divide() {
+    const uint64_t most = options_.shard_bytes == 0 ? UINT64_MAX : options_.shard_bytes;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < plan_.tensors.size(); ++i) {
+      const uint64_t tensor = *CheckedAlignUp(plan_.tensors[i].bytes(), alignment_);
+      if (shards_.empty() || bytes + tensor > most) {
+        shards_.push_back({.first = i});
+        bytes = 0;
+      }
+      bytes += tensor;
+      ++shards_.back().count;
+      shards_.back().bytes = bytes;
+    }
+    for (size_t no = 0; no < shards_.size(); ++no) {
+      shards_[no].header_bytes = HeaderOf(no, std::string(kHashDigits, '0')).size();
+      shards_[no].bytes += shards_[no].header_bytes;
+      bytes_ += shards_[no].bytes;
+    }
+  }
+
+  // Metadata is that of the first file. As llama.cpp writes them, the numbers of files have 16
+  // bits.
+  std::string HeaderOf(size_t no, const std::string& hash) const {
+    std::string entries;
+    uint64_t count = 0;
+    if (no == 0) {
+      entries = entries_ + TextEntry(kManifestHash, hash);
+      count = entry_count_ + 1;
+    }
+    if (options_.shard_bytes != 0) {
+      entries += Uint16Entry(kSplitNo, static_cast<uint16_t>(no));
+      entries += Uint16Entry(kSplitCount, static_cast<uint16_t>(shards_.size()));
+      entries += Int32Entry(kSplitTensors, static_cast<int32_t>(plan_.tensors.size()));
+      count += 3;
+    }
+    return HeaderBytes(entries, count, alignment_,
+                       std::span(plan_.tensors).subspan(shards_[no].first, shards_[no].count));
+  }
+
+  Status OpenFiles(ModelOutput& output) {
+    if (shards_.size() > UINT16_MAX) {
+      return Usage("--shard-size", "the model would have more files than GGUF can count")
+          .Found(fmt::format("{}", shards_.size()));
+    }
+    PREPACK_TRY_ASSIGN(std::vector<File> files, output.CreateFiles());
+    for (size_t no = 0; no < shards_.size(); ++no) {
+      PREPACK_TRY(files[no].Allocate(shards_[no].bytes));
+      files_.push_back({.file = std::move(files[no]),
+                        .data_start = shards_[no].header_bytes,
+                        .first = shards_[no].first,
+                        .count = shards_[no].count});
+    }
+    return {};
+  }
+
+  Status FinishFiles(const std::string& hash) {
+    for (size_t no = 0; no < files_.size(); ++no) {
+      const std::string header = HeaderOf(no, hash);
+      PREPACK_TRY(files_[no].file.WriteAt(0, std::as_bytes(std::span(header))));
+    }
+    progress_.Begin("flushing", 0);
+    return ParallelFor(files_.size(), threads_, [&](size_t no, unsigned) {
+      return options_.flush ? files_[no].file.Sync() : files_[no].file.CheckArrived();
+    });
   }
 
   std::string MakeManifest() const {
@@ -183,14 +196,17 @@ class Conversion {
   std::string entries_;  // of the metadata, as the converter wrote them
   uint64_t entry_count_ = 0;
   uint64_t alignment_ = kDefaultAlignment;
+  std::vector<Shard> shards_;
+  std::vector<OutputFile> files_;
   std::vector<WrittenTensor> written_;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0;  // of all files
 };
 
 }  // namespace
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
+  PREPACK_TRY(CheckOutputPlace(options.plan.source, options.output));
   PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.plan.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
                      ReadSourceModel(checkpoint, options.plan.accepted));

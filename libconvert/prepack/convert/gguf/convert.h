@@ -24,7 +24,8 @@ namespace prepack::gguf {
 
 struct ConvertOptions {
   PlanOptions plan;
-  std::filesystem::path output;  // the file
+  std::filesystem::path output;  // the file, or the folder of split files
+  uint64_t shard_bytes = 0;      // of tensors in a file; 0: all are in one
   unsigned jobs = 0;             // threads; 0: one per CPU
   uint64_t memory_limit = 0;     // of anonymous memory, in bytes; 0: none
   bool replace = false;          // an existing GGUF file may be replaced
@@ -47,6 +48,7 @@ struct ConvertReport {
   std::vector<std::string> left_out;       // tensors of the checkpoint
   uint64_t source_bytes = 0;
   uint64_t output_bytes = 0;
+  size_t files = 0;
   std::vector<Finding> findings;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <regex>
 #include <utility>
 
 #include "prepack/base/version.h"
@@ -124,7 +125,9 @@ class ManifestReader {
 }  // namespace
 
 std::filesystem::path ManifestOf(const std::filesystem::path& file) {
-  return file.string() + ".prepack.json";
+  static const std::regex kSplit("-[0-9]{5}-of-[0-9]{5}\\.gguf$");
+  return file.parent_path() /
+         (std::regex_replace(file.filename().string(), kSplit, ".gguf") + ".prepack.json");
 }
 
 std::string ManifestText(const Manifest& manifest) {

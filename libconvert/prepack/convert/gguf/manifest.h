@@ -33,7 +33,7 @@ struct Manifest {
   std::map<std::string, ManifestTensor> tensors;
 };
 
-// "model.gguf.prepack.json"
+// "model.gguf.prepack.json"; of any of several files, that of all: without -00001-of-00003.
 std::filesystem::path ManifestOf(const std::filesystem::path& file);
 
 std::string ManifestText(const Manifest& manifest);

@@ -39,12 +39,17 @@ std::string WhyNone(const QuantizedLinear& linear) {
   return WhyNotHeld(NearestType(scheme), scheme, linear.k());
 }
 
-// "EXPERTS.gate_up_proj.3" is expert 3 of the stack "EXPERTS.gate_up_proj".
-std::optional<std::pair<std::string, uint64_t>> PlaceInStack(const std::string& module) {
+// "EXPERTS.gate_up_proj.3" is expert 3 of the stack "EXPERTS.gate_up_proj", if its tensors are not
+// its own.
+std::optional<std::pair<std::string, uint64_t>> PlaceInStack(const QuantizedLinear& linear) {
+  const std::string& module = linear.module();
   const size_t dot = module.rfind('.');
   if (dot == std::string::npos) return std::nullopt;
   const std::optional<uint64_t> expert = ParseUint(module.substr(dot + 1));
-  if (!expert) return std::nullopt;
+  const bool is_own = std::ranges::any_of(linear.source_tensors(), [&](std::string_view tensor) {
+    return tensor.starts_with(module) && tensor.substr(module.size()).starts_with('.');
+  });
+  if (!expert || is_own) return std::nullopt;
   return std::pair(module.substr(0, dot), *expert);
 }
 
@@ -79,7 +84,7 @@ class SourceFinder {
     std::string why;
     std::vector<GgmlType> types = TypesThatHold(linear, options_.exact, why);
     if (types.empty()) found_.not_held.push_back({linear.module(), why});
-    if (const auto place = PlaceInStack(linear.module())) {
+    if (const auto place = PlaceInStack(linear)) {
       return AddExpert(linear, place->first, place->second, std::move(types));
     }
     found_.sources.push_back(

@@ -16,6 +16,7 @@ import logging
 import os
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -432,7 +433,8 @@ def main():
         except Refused as refusal:
             answer = {"error": str(refusal)}
         except Exception as error:  # of llama.cpp's code: what it says is all that there is to say
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            answer = {"error": f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"}
         print(json.dumps(answer), flush=True)
         line = sys.stdin.readline()
 

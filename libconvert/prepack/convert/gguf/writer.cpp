@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -31,6 +32,13 @@ void AppendNumber(std::string& bytes, T number) {
 void AppendText(std::string& bytes, std::string_view text) {
   AppendNumber<uint64_t>(bytes, text.size());
   bytes += text;
+}
+
+std::string BeginOfEntry(std::string_view key, ValueType type) {
+  std::string bytes;
+  AppendText(bytes, key);
+  AppendNumber<uint32_t>(bytes, static_cast<uint32_t>(type));
+  return bytes;
 }
 
 // One tensor while it is written.
@@ -119,22 +127,25 @@ struct TensorState {
 class TensorWriter final : public UnitWork {
  public:
   TensorWriter(const Checkpoint& checkpoint, const Plan& plan, File values, bool exact,
-               unsigned threads, Progress& progress, File& file)
+               unsigned threads, Progress& progress)
       : checkpoint_(checkpoint),
         plan_(plan),
         values_(std::move(values)),
         exact_(exact),
         progress_(progress),
-        file_(file),
         buffers_(threads),
+        files_(plan.tensors.size()),
         states_(plan.tensors.size()),
         written_(plan.tensors.size()) {}
 
-  void Place(uint64_t data_start, uint64_t alignment) {
-    uint64_t offset = data_start;
-    for (size_t i = 0; i < written_.size(); ++i) {
-      written_[i].offset = offset;
-      offset += *CheckedAlignUp(plan_.tensors[i].bytes(), alignment);
+  void Place(std::vector<OutputFile>& files, uint64_t alignment) {
+    for (OutputFile& output : files) {
+      uint64_t offset = output.data_start;
+      for (size_t i = output.first; i < output.first + output.count; ++i) {
+        files_[i] = &output.file;
+        written_[i].offset = offset;
+        offset += *CheckedAlignUp(plan_.tensors[i].bytes(), alignment);
+      }
     }
   }
 
@@ -145,7 +156,7 @@ class TensorWriter final : public UnitWork {
   }
 
   Status Do(size_t unit, uint64_t task, bool own, unsigned worker) override {
-    if (CancellationRequested()) return Interrupted(file_.path().string());
+    if (CancellationRequested()) return Interrupted(files_[unit]->path().string());
     TensorState& state = *states_[unit];
     RowBuffers& buffers = buffers_[worker];
     Rounded rounded;
@@ -156,7 +167,7 @@ class TensorWriter final : public UnitWork {
     state.weights += rounded.weights;
     const uint64_t offset = task * state.work.stripe_bytes();
     if (own) state.hash.Offer(offset, buffers.rows);
-    PREPACK_TRY(file_.WriteAt(written_[unit].offset + offset, buffers.rows));
+    PREPACK_TRY(files_[unit]->WriteAt(written_[unit].offset + offset, buffers.rows));
     progress_.Add(buffers.rows.size());
     return {};
   }
@@ -166,13 +177,13 @@ class TensorWriter final : public UnitWork {
   Status End(size_t unit) override {
     WrittenTensor& written = written_[unit];
     const uint64_t bytes = plan_.tensors[unit].bytes();
-    PREPACK_TRY_ASSIGN(written.hash,
-                       states_[unit]->hash.Finish({file_, written.offset, written.offset + bytes}));
+    PREPACK_TRY_ASSIGN(written.hash, states_[unit]->hash.Finish(
+                                         {*files_[unit], written.offset, written.offset + bytes}));
     written.rounded = states_[unit]->rounded();
     states_[unit].reset();
     if (unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
       unflushed_ = 0;
-      file_.StartWriteback();
+      files_[unit]->StartWriteback();
     }
     return {};
   }
@@ -207,8 +218,8 @@ class TensorWriter final : public UnitWork {
   const File values_;
   const bool exact_;
   Progress& progress_;
-  File& file_;
   std::vector<RowBuffers> buffers_;                   // one per thread
+  std::vector<File*> files_;                          // of each tensor
   std::vector<std::unique_ptr<TensorState>> states_;  // null before and after
   std::vector<WrittenTensor> written_;
   std::atomic<uint64_t> unflushed_ = 0;
@@ -217,15 +228,25 @@ class TensorWriter final : public UnitWork {
 }  // namespace
 
 std::string TextEntry(std::string_view key, std::string_view text) {
-  std::string bytes;
-  AppendText(bytes, key);
-  AppendNumber<uint32_t>(bytes, static_cast<uint32_t>(ValueType::kString));
+  std::string bytes = BeginOfEntry(key, ValueType::kString);
   AppendText(bytes, text);
   return bytes;
 }
 
+std::string Uint16Entry(std::string_view key, uint16_t number) {
+  std::string bytes = BeginOfEntry(key, ValueType::kUint16);
+  AppendNumber(bytes, number);
+  return bytes;
+}
+
+std::string Int32Entry(std::string_view key, int32_t number) {
+  std::string bytes = BeginOfEntry(key, ValueType::kInt32);
+  AppendNumber(bytes, number);
+  return bytes;
+}
+
 std::string HeaderBytes(std::string_view entries, uint64_t count, uint64_t alignment,
-                        const std::vector<PlannedTensor>& tensors) {
+                        std::span<const PlannedTensor> tensors) {
   std::string bytes(kMagic);
   AppendNumber<uint32_t>(bytes, kNewestVersion);
   AppendNumber<uint64_t>(bytes, tensors.size());
@@ -255,11 +276,11 @@ uint64_t WriterMemory(const Plan& plan) {
 }
 
 Result<std::vector<WrittenTensor>> WriteTensors(const Checkpoint& checkpoint, const Plan& plan,
-                                                uint64_t data_start, uint64_t alignment, bool exact,
-                                                unsigned threads, Progress& progress, File& file) {
+                                                std::vector<OutputFile>& files, uint64_t alignment,
+                                                bool exact, unsigned threads, Progress& progress) {
   PREPACK_TRY_ASSIGN(File values, File::OpenForRead(plan.values));
-  TensorWriter writer(checkpoint, plan, std::move(values), exact, threads, progress, file);
-  writer.Place(data_start, alignment);
+  TensorWriter writer(checkpoint, plan, std::move(values), exact, threads, progress);
+  writer.Place(files, alignment);
   progress.Begin("writing", plan.tensor_bytes());
   PREPACK_TRY(ForUnits(plan.tensors.size(), threads, writer));
   return writer.Take();

@@ -5,8 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/hash.h"
@@ -21,7 +22,7 @@ namespace prepack::gguf {
 
 // What is known of a tensor once it is written.
 struct WrittenTensor {
-  uint64_t offset = 0;  // from the start of the file
+  uint64_t offset = 0;  // from the start of its file
   Hash128 hash;
   Rounded rounded;
 };
@@ -29,19 +30,29 @@ struct WrittenTensor {
 // Metadata and the list of tensors, as they stand in front of the data. `entries` are the bytes of
 // `count` key-value pairs.
 std::string HeaderBytes(std::string_view entries, uint64_t count, uint64_t alignment,
-                        const std::vector<PlannedTensor>& tensors);
+                        std::span<const PlannedTensor> tensors);
 
-// A key with a text, in the bytes of GGUF.
+// A key with a text, or a number, in the bytes of GGUF.
 std::string TextEntry(std::string_view key, std::string_view text);
+std::string Uint16Entry(std::string_view key, uint16_t number);
+std::string Int32Entry(std::string_view key, int32_t number);
+
+// A file of the model, which has its size: tensors [first, first + count) of the plan.
+struct OutputFile {
+  File file;
+  uint64_t data_start = 0;  // where the first tensor begins
+  size_t first = 0;
+  size_t count = 0;
+};
 
 // Anonymous memory that writing takes on one thread.
 uint64_t WriterMemory(const Plan& plan);
 
-// Fills a file that has the size of header and tensors: all but the header. `data_start` is where
-// the first tensor begins. With `exact` a number that has to be rounded is kUnsupported.
+// Fills files that have the size of header and tensors: all but the headers. With `exact` a number
+// that has to be rounded is kUnsupported.
 Result<std::vector<WrittenTensor>> WriteTensors(const Checkpoint& checkpoint, const Plan& plan,
-                                                uint64_t data_start, uint64_t alignment, bool exact,
-                                                unsigned threads, Progress& progress, File& file);
+                                                std::vector<OutputFile>& files, uint64_t alignment,
+                                                bool exact, unsigned threads, Progress& progress);
 
 }  // namespace prepack::gguf
 

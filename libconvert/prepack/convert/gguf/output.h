@@ -1,0 +1,48 @@
+#ifndef PREPACK_CONVERT_GGUF_OUTPUT_H_
+#define PREPACK_CONVERT_GGUF_OUTPUT_H_
+
+// Where a GGUF model goes: a file, or a folder of files as llama.cpp splits them. It appears whole
+// or not at all, with its manifest.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+
+namespace prepack::gguf {
+
+class ModelOutput {
+ public:
+  // One file of that name. An existing one that is GGUF may be replaced.
+  static Result<ModelOutput> OneFile(const std::filesystem::path& path, bool replace);
+  // A new folder with so many files, named after it.
+  static Result<ModelOutput> Split(const std::filesystem::path& folder, size_t count);
+
+  ModelOutput(ModelOutput&& other) noexcept;
+  ModelOutput& operator=(ModelOutput&&) = delete;
+  ~ModelOutput();
+
+  // New files to write. To be called once.
+  Result<std::vector<File>> CreateFiles();
+  // When the files are on the disk.
+  Status Commit(const std::string& manifest);
+
+ private:
+  ModelOutput() = default;
+
+  OrderlyEnd orderly_end_;              // the first member: it outlives what is to be cleaned up
+  std::filesystem::path final_;         // of one file
+  std::filesystem::path partial_;       // the same, hidden; empty: it has its name
+  std::optional<OutputFolder> folder_;  // of several
+  std::vector<std::string> names_;      // in the folder
+};
+
+}  // namespace prepack::gguf
+
+#endif  // PREPACK_CONVERT_GGUF_OUTPUT_H_

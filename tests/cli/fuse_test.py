@@ -9,7 +9,7 @@ import numpy
 import harness
 from harness import CHECKPOINTS, TARGETS
 
-LAYERS = [f"model.layers.{layer}" for layer in range(3)]
+LAYERS = [f"model.layers.{layer}" for layer in range(4)]
 LAYER = LAYERS[0]
 FUSED = {f"{layer}.self_attn.qkv_proj": [f"{layer}.self_attn.{name}_proj" for name in "qkv"] for layer in LAYERS}
 FUSED |= {f"{layer}.mlp.gate_up_proj": [f"{layer}.mlp.{name}_proj" for name in ("gate", "up")] for layer in LAYERS}

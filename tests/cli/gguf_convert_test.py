@@ -252,6 +252,16 @@ class GgufConvert(harness.ToolTest):
         self.assert_fails(2, ["parts"], "convert", *options[:-1])
         self.assertEqual(len(list(folder.iterdir())), len(names) + 1)
 
+    def test_from_python(self):
+        import prepack
+
+        options = {"target": "gguf", "llama_cpp": self.llama_cpp, "python": self.python}
+        planned = prepack.plan(CHECKPOINTS / "ct-w4a16-g32-asym", exact=True, **options)
+        self.assertEqual({tensor.type for tensor in planned.tensors}, {"Q5_0", "F32", "BF16"})
+        done = prepack.convert(CHECKPOINTS / "ct-w4a16-g32-asym", self.output, exact=True, **options)
+        self.assertEqual((done.types["Q5_0"].tensors, done.rounded, done.files), (7, {}, 1))
+        self.assertTrue(prepack.verify(self.output).ok)
+
     def test_existing_files(self):
         self.convert("ct-w4a16-g128-sym")
         before = self.output.read_bytes()

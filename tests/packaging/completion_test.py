@@ -77,7 +77,7 @@ class Completion(harness.ToolTest):
     def test_values(self):
         for verb in ("convert", "plan"):
             for words in (["-t", ""], ["--target", ""], ["--target", "="], ["--target", "=", ""]):
-                self.assertEqual(self.bash(verb, "src", *words), ALL_TARGETS)
+                self.assertEqual(self.bash(verb, "src", *words), [*ALL_TARGETS, "gguf"])
         self.assertEqual(self.bash("plan", "--target", "=", "zen"), ["zentorch"])
         self.assertEqual(self.bash("convert", "--onednn-form", "n"), ["native"])
         self.assertEqual(self.bash("convert", "--scheme", "mlp", "=", "w4"), ["w4a16", "w4a8"])
@@ -110,7 +110,7 @@ class Completion(harness.ToolTest):
     @needs("fish")
     def test_fish(self):
         self.assertEqual(sorted(self.fish("prepack ")), sorted(VERBS))
-        self.assertEqual(sorted(self.fish("prepack plan x --target ")), sorted(ALL_TARGETS))
+        self.assertEqual(sorted(self.fish("prepack plan x --target ")), sorted([*ALL_TARGETS, "gguf"]))
         self.assertEqual(self.fish("prepack convert --fo"), ["--force"])
         self.assertEqual(self.fish("prepack verify p --skip gemm,in"), ["gemm,integrity"])
         (self.scratch / "model").mkdir()

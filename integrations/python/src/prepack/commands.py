@@ -7,13 +7,14 @@ import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence, Tuple, Union
+from typing import List, Literal, Mapping, Optional, Sequence, Tuple, Union, overload
 
 from prepack.progress import ProgressOption
 from prepack.record import Page, attach
 from prepack.results import (
     Check,
     Convert,
+    ConvertGguf,
     Diff,
     Doctor,
     Inspect,
@@ -24,6 +25,7 @@ from prepack.results import (
     Measured,
     Merge,
     Plan,
+    PlanGguf,
     Targets,
     Tune,
     Verify,
@@ -81,6 +83,11 @@ class _Arguments:
         self.value("--fallback", fallback).value("--scales", scales).value("--onednn-form", onednn_form)
         return self.patterns("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
 
+    def gguf(self, llama_cpp: Optional[PathLike], python: Optional[PathLike], exact: bool,
+             shard_size: Union[None, int, str], no_tokenizer: bool) -> "_Arguments":
+        self.value("--llama-cpp", llama_cpp).value("--python", python).flag("--exact", exact)
+        return self.value("--shard-size", shard_size).flag("--no-tokenizer", no_tokenizer)
+
     def part(self, part: Optional[PartOption]) -> "_Arguments":
         return self.value("--part", f"{part[0]}/{part[1]}" if isinstance(part, tuple) else part)
 
@@ -122,17 +129,41 @@ def _run_with_page(
         return document
 
 
+# A str that is not known to be "gguf" is taken for another target.
+@overload
+def plan(  # type: ignore[overload-overlap]
+    src: PathLike, *, target: Literal["gguf"], llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
+    exact: bool = False, no_tokenizer: bool = False, fallback: Optional[str] = None, accept: Patterns = None,
+) -> PlanGguf: ...
+@overload
 def plan(
     src: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
     accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False,
-) -> Plan:
+) -> Plan: ...
+def plan(
+    src: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
+    fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
+    accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, llama_cpp: Optional[PathLike] = None,
+    python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
+    no_tokenizer: bool = False,
+) -> Union[Plan, PlanGguf]:
     """What `convert` would do and why, from headers only. `ok` is False if it would refuse."""
     arguments = _Arguments("plan").path(src)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
-    return run(Plan, arguments.all())
+    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer)
+    return run(PlanGguf, arguments.all()) if target == "gguf" else run(Plan, arguments.all())
 
 
+@overload
+def convert(  # type: ignore[overload-overlap]
+    src: PathLike, output: PathLike, *, target: Literal["gguf"], llama_cpp: Optional[PathLike] = None,
+    python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
+    no_tokenizer: bool = False, fallback: Optional[str] = None, accept: Patterns = None, jobs: Optional[int] = None,
+    memory_limit: Union[None, int, str] = None, no_flush: bool = False, force: bool = False,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+) -> ConvertGguf: ...
+@overload
 def convert(
     src: PathLike, output: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
@@ -140,13 +171,26 @@ def convert(
     memory_limit: Union[None, int, str] = None, part: Optional[PartOption] = None,
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
-) -> Convert:
-    """Packs a checkpoint into the folder `output`, which appears whole or not at all."""
+) -> Convert: ...
+def convert(
+    src: PathLike, output: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
+    fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
+    accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
+    memory_limit: Union[None, int, str] = None, part: Optional[PartOption] = None,
+    trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None, llama_cpp: Optional[PathLike] = None,
+    python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
+    no_tokenizer: bool = False,
+) -> Union[Convert, ConvertGguf]:
+    """Packs a checkpoint into the folder `output`, or the GGUF file, which appears whole or not at all."""
     arguments = _Arguments("convert").path(src).value("--output", output)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
+    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer)
     arguments.threads(jobs, memory_limit)
     arguments.part(part).flag("--trust-source", trust_source).flag("--resume", resume)
     arguments.flag("--no-flush", no_flush).flag("--force", force)
+    if target == "gguf":
+        return run(ConvertGguf, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
     return run(Convert, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
 
 

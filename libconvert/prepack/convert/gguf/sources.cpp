@@ -53,6 +53,19 @@ std::optional<std::pair<std::string, uint64_t>> PlaceInStack(const QuantizedLine
   return std::pair(module.substr(0, dot), *expert);
 }
 
+// The tensor of a module as an unquantized model names it. Quantizers that take experts out of
+// stacks call their projections by what they do, where the models of this kind number them.
+std::string PlainName(const std::string& module) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kProjections = {
+      {{".gate_proj", ".w1"}, {".down_proj", ".w2"}, {".up_proj", ".w3"}}};
+  const bool is_expert = module.find(".block_sparse_moe.experts.") != std::string::npos;
+  for (const auto& [called, numbered] : kProjections) {
+    if (!is_expert || !module.ends_with(called)) continue;
+    return fmt::format("{}{}.weight", module.substr(0, module.size() - called.size()), numbered);
+  }
+  return module + ".weight";
+}
+
 // Of key and value caches, which llama.cpp quantizes by options of its own.
 bool IsCacheScale(std::string_view name) {
   constexpr std::array<std::string_view, 6> kEndings = {
@@ -88,7 +101,7 @@ class SourceFinder {
       return AddExpert(linear, place->first, place->second, std::move(types));
     }
     found_.sources.push_back(
-        {.name = linear.module() + ".weight", .modules = {&linear}, .types = std::move(types)});
+        {.name = PlainName(linear.module()), .modules = {&linear}, .types = std::move(types)});
     return {};
   }
 

@@ -402,6 +402,9 @@ def trace(question):
             model_class = conversion.get_model_class(base.get_model_architecture(hparams, kind))
         except NotImplementedError:
             raise Refused(f"this llama.cpp knows no model of class {base.get_model_architecture(hparams, kind)}") from None
+        # Quantizers leave the heads for several tokens out, which the converter insists on unless told.
+        if getattr(model_class, "supports_mtp_export", False):
+            model_class.no_mtp = not any("mtp" in source.name for source in Tracer.sources)
         model = model_class(folder, gguf.LlamaFileType.MOSTLY_BF16, Path(question["metadata"]), eager=True,
                             hparams=hparams)
         model.prepare_tensors()

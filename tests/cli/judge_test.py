@@ -101,6 +101,16 @@ class JudgeTest(ToolTest):
         self.case("gptqmodel", "granite-moe-w4")
         self.expect("wrong", 1, "expert-missing was not found")
 
+    def test_damage_that_comes_and_goes_need_not_be_found(self):
+        self.case("transformers", "falcon-h1-fp8-block")
+        self.expect("read", 0)
+
+    def test_damage_that_comes_and_goes_is_no_alarm(self):
+        dtype, shape, data = self.tensors["model.norm.weight"]
+        self.tensors["model.norm.weight"] = (dtype, shape, b"\xc0\x7f" + data[2:])  # NaN
+        self.case("transformers", "falcon-h1-fp8-block")
+        self.expect("damaged", 0)
+
     def test_what_a_writer_could_not_make_is_counted(self):
         self.case(status="writer-failed", reason="ValueError: no such architecture")
         self.expect("writer failed", 0, "no such architecture")

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -159,18 +160,20 @@ Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::str
 Status AddModule(const Checkpoint& checkpoint, const Module& module, Storage storage,
                  const Config& config, const Matcher& matcher, QuantizedModel& model,
                  FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const Group* found,
+  PREPACK_TRY_ASSIGN(const Group* group,
                      GroupOfQuantized(config, matcher, module, storage, findings));
-  Group group = *found;
+  std::optional<Group> without_activations;
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
-    group.input_activations.reset();  // its inputs are the numbers of tokens
-    group.output_activations.reset();
-    if (!group.weights->symmetric) {
+    without_activations = *group;  // what it takes in are the numbers of tokens
+    without_activations->input_activations.reset();
+    without_activations->output_activations.reset();
+    group = &*without_activations;
+    if (!group->weights->symmetric) {
       findings.Add("embedding-zero-points", module.name,
                    "vLLM looks rows up as if there were no zero points");
     }
   }
-  auto linears = DescribeModule(checkpoint, module, group, storage, config, findings);
+  auto linears = DescribeModule(checkpoint, module, *group, storage, config, findings);
   if (!linears.ok()) return linears.status();
   for (auto& linear : *linears) model.modules.push_back(std::move(linear));
   return {};

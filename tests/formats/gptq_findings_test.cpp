@@ -366,6 +366,20 @@ TEST_CASE("a module that the config quantizes, but that is plain, is reported") 
   CHECK(finding.message == "lm_head is true, but the output head is not quantized");
 }
 
+TEST_CASE(
+    "a plain projection of an unusual kind is reported only where other layers have it quantized") {
+  TestCheckpoint stored = SmallGptq();
+  AddPlainWeight(stored, "model.layers.0.self_attn.g_proj");
+  AddPlainWeight(stored, "model.layers.1.self_attn.g_proj");
+  CHECK(FindingsOf(stored).empty());
+  stored = SmallGptq();
+  RenameModule(stored, "model.layers.0.self_attn.g_proj");
+  AddPlainWeight(stored, "model.layers.1.self_attn.g_proj");
+  const Finding finding = OnlyFinding(stored);
+  CHECK(finding.id == "module-targeted-but-plain");
+  CHECK(finding.where == "model.layers.1.self_attn.g_proj");
+}
+
 TEST_CASE("AutoRound's widths are those of the tensors") {
   TestCheckpoint stored = SmallGptq();
   GptqConfigOf(stored)["dynamic"] = {{"+:.*up_proj", {{"bits", 8}}}};

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack::gptq {
 
@@ -167,6 +170,16 @@ constexpr std::string_view kZerosHint =
     "If the weights are right, set checkpoint_format to the other of \"gptq\" and \"gptq_v2\" in "
     "every copy of the quantization config";
 
+constexpr std::string_view kIncluded = "the config includes the module, but it is not quantized";
+
+// What the definitions of nearly all architectures list.
+bool IsUsual(std::string_view module) {
+  static constexpr std::array<std::string_view, 9> kUsual = {
+      "q_proj",    "k_proj",  "v_proj",       "qkv_proj", "o_proj",
+      "gate_proj", "up_proj", "gate_up_proj", "down_proj"};
+  return std::ranges::find(kUsual, LastPart(module)) != kUsual.end();
+}
+
 class Reader {
  public:
   Reader(const Checkpoint& checkpoint, const Config& config, FindingTally& findings)
@@ -200,11 +213,26 @@ class Reader {
       Status status = config_.ReportOrder(module.name, *rule, findings_);
       if (!status.ok() || rule->exclude) return status;
     }
-    plain_.Add(module.name, "the config includes the module, but it is not quantized");
+    if (IsUsual(module.name)) {
+      plain_.Add(module.name, kIncluded);
+    } else {
+      unusual_.push_back(module.name);
+    }
     return {};
   }
 
-  void ReportTargeted(const QuantizedModel& model) { plain_.Report(model, findings_); }
+  // GPTQ quantizes what the quantizer's definition of the architecture lists, which the config does
+  // not say: a projection of a new kind may be in no layer's list.
+  void ReportTargeted(const QuantizedModel& model) {
+    if (!unusual_.empty()) {
+      std::set<std::string> roles;
+      for (const auto& linear : model.modules) roles.insert(RoleOf(linear->module()));
+      for (const std::string_view module : unusual_) {
+        if (roles.contains(RoleOf(module))) plain_.Add(module, kIncluded);
+      }
+    }
+    plain_.Report(model, findings_);
+  }
 
   Status ReportUnmatched(std::span<const ModuleTensors> modules) {
     std::vector<std::string> unmatched;
@@ -274,6 +302,7 @@ class Reader {
   FindingTally& findings_;
   ZeroSample evidence_;
   PlainModules plain_;
+  std::vector<std::string_view> unusual_;  // plain projections that few architectures have
 };
 
 }  // namespace

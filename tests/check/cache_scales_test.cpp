@@ -73,6 +73,37 @@ TEST_CASE("scales of caches are sound in the names of all writers") {
   }
 }
 
+TEST_CASE("a projection of keys and values in one has one scale for both") {
+  const std::string projection =
+      GENERATE("qkv_proj", "kv_proj", "c_attn", "query_key_value", "Wqkv", "wkv");
+  const Json config = GENERATE_COPY(
+      Json{{"quant_method", "quark"}, {"export", {{"kv_cache_group", {"*" + projection}}}}},
+      Json{{"quant_method", "quark"},
+           {"layer_quant_config",
+            {{"*" + projection, {{"output_tensors", {{"dtype", "fp8_e4m3"}}}}}}}});
+  CachedDecoder decoder(0, config);
+  for (const int layer : {0, 1}) decoder.Add(layer, projection + ".weight");
+  CHECK(decoder.Lines().find("cache-scale-missing config.json: quantization_config.") == 0);
+  decoder.Add(0, projection + ".output_scale");
+  CHECK(decoder.Lines().find("no scale for the cache of keys in 1 of 2 layers: 1\n") !=
+        std::string::npos);
+  decoder.Add(1, projection + ".output_scale", "0000 0000");
+  CHECK(decoder.Lines() == "cache-scale-bad model.layers.1.self_attn." + projection +
+                               ".output_scale: the scale of a cache is 0, expected a positive "
+                               "number\n");
+}
+
+TEST_CASE("scales of a latent cache are judged, but need not be there") {
+  CachedDecoder decoder(
+      0, {{"quant_method", "quark"}, {"export", {{"kv_cache_group", {"*kv_b_proj"}}}}});
+  for (const int layer : {0, 1}) decoder.Add(layer, "kv_b_proj.weight");
+  CHECK(decoder.Lines().empty());
+  decoder.Add(0, "kv_b_proj.output_scale", "0000 80bf");
+  CHECK(decoder.Lines() ==
+        "cache-scale-bad model.layers.0.self_attn.kv_b_proj.output_scale: the scale of a cache is "
+        "-1, expected a positive number\n");
+}
+
 TEST_CASE("a scale of a cache that cannot be right is an error") {
   const auto [bytes, shown] = GENERATE(table<const char*, const char*>({
       {"0000 0000", "0"},

@@ -4,7 +4,8 @@
 //     self_attn.k_proj.k_scale, v_proj.v_scale ModelOpt; qkv_proj.k_scale where they are merged
 //     self_attn.k_proj.output_scale            Quark, and early compressed-tensors, where layers
 //                                              do not round their outputs
-//     self_attn.kv_scale, qkv_proj.output_scale   one for keys and values
+//     self_attn.kv_scale, qkv_proj.output_scale   one for keys and values, also of other merged
+//                                                 projections (kMerged, kLatent)
 //
 // What becomes of them mirrors vLLM 0.32, model_executor/layers/quantization/kv_cache.py: a scale
 // that is not there is 1.0, as is a negative one, and zero or NaN stop it.
@@ -12,12 +13,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +40,16 @@ namespace {
 
 constexpr uint64_t kMostHeads = 4096;  // of one scale
 
+// Projections of keys and values in one (mirrors amd-quark 0.13, quantization/config/template.py).
+constexpr std::array<std::string_view, 6> kMerged = {"qkv_proj",        "kv_proj", "c_attn",
+                                                     "query_key_value", "Wqkv",    "wkv"};
+// Of these the cache holds something else, which runtimes often do not scale.
+constexpr std::array<std::string_view, 2> kLatent = {"kv_a_proj_with_mqa", "kv_b_proj"};
+
+bool IsOneOf(std::string_view name, std::span<const std::string_view> names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 struct CacheScale {
   const StoredTensor* tensor = nullptr;
   bool keys = false;
@@ -53,8 +66,9 @@ std::optional<CacheScale> AsCacheScale(const StoredTensor& tensor, bool outputs_
     scale.keys = name != "v_scale";
     scale.values = name != "k_scale";
   } else if (name == "output_scale" && !outputs_are_quantized) {
-    scale.keys = module == "k_proj" || module == "qkv_proj";
-    scale.values = module == "v_proj" || module == "qkv_proj";
+    const bool both = IsOneOf(module, kMerged) || IsOneOf(module, kLatent);
+    scale.keys = both || module == "k_proj";
+    scale.values = both || module == "v_proj";
   }
   if (!scale.keys && !scale.values) return std::nullopt;
   return scale;
@@ -72,7 +86,10 @@ bool QuantizesKeys(const Json& config) {
   const Json* rules = JsonMember(config, "layer_quant_config");
   if (rules == nullptr || !rules->is_object()) return false;
   return std::ranges::any_of(rules->items(), [](const auto& rule) {
-    return rule.key().ends_with("k_proj") && rule.value().is_object() &&
+    const auto ends = [&](std::string_view name) { return rule.key().ends_with(name); };
+    const bool of_keys =
+        ends("k_proj") || std::ranges::any_of(kMerged, ends) || std::ranges::any_of(kLatent, ends);
+    return of_keys && rule.value().is_object() &&
            JsonMember(rule.value(), "output_tensors") != nullptr;
   });
 }
@@ -134,7 +151,7 @@ class CacheScales {
     for (const StoredTensor& tensor : checkpoint.tensors()) {
       const std::optional<CacheScale> scale = AsCacheScale(tensor, outputs_are_quantized);
       const std::string_view projection = LastPart(ModuleOf(tensor.name));
-      const bool is_cached = projection == "k_proj" || projection == "qkv_proj";
+      const bool is_cached = projection == "k_proj" || IsOneOf(projection, kMerged);
       if (!scale && !is_cached) continue;  // of most tensors, the name need not be parsed
       const auto layer = ParseLayerName(tensor.name);
       if (!layer || IsExpert(ModuleOf(tensor.name))) continue;

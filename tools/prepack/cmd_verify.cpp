@@ -190,7 +190,9 @@ CLI::Validator NotEmpty() {
 }
 
 void AddInputs(CLI::App& command, VerifyCommand& options) {
-  command.add_option("OUT", options.folder, "Packed folder, or its name in the hub cache; or a GGUF file")
+  command
+      .add_option("OUT", options.folder,
+                  "Packed folder, or its name in the hub cache; or a GGUF file")
       ->required();
   command
       .add_option("--source", options.source,

@@ -23,8 +23,8 @@
 #include <string>
 #include <utility>
 
-#include "prepack/container/json_fields.h"
 #include "prepack/container/json_child.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/tune/runtime.h"
 
 namespace prepack {

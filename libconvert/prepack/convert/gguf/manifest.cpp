@@ -20,9 +20,7 @@ constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 Json RowsJson(const Manifest& manifest, const ManifestTensor& tensor) {
   Json rows = Json::array();
   for (const RowPiece& piece : tensor.rows) {
-    Json loops = Json::array();
-    for (const RowLoop& loop : piece.loops) loops.push_back({loop.count, loop.step});
-    rows.push_back({manifest.sources[piece.source], piece.first, std::move(loops)});
+    rows.push_back({manifest.sources[piece.source], piece.first, LoopsJson(piece)});
   }
   return rows;
 }
@@ -86,28 +84,14 @@ class ManifestReader {
     manifest_.tensors.emplace(name, std::move(tensor));
   }
 
-  void AddPiece(const Json& piece, JsonFields& fields, ManifestTensor& tensor) {
-    std::optional<RowPiece> rows = ReadPiece(piece);
-    if (!rows) return fields.Keep(Malformed(fields.where(), "not a run of rows"));
-    rows->source = NumberOf(piece[0].get<std::string>());
-    tensor.rows.push_back(*rows);
-  }
-
-  static std::optional<RowPiece> ReadPiece(const Json& piece) {
+  void AddPiece(const Json& json, JsonFields& fields, ManifestTensor& tensor) {
     constexpr uint64_t kAnywhere = uint64_t{1} << 41;
-    const bool sound = piece.is_array() && piece.size() == 3 && piece[0].is_string() &&
-                       piece[1].is_number_unsigned() && piece[2].is_array() &&
-                       piece[2].size() <= decltype(RowPiece::loops)::capacity();
-    if (!sound) return std::nullopt;
-    RowPiece rows{.source = 0, .first = piece[1].get<uint64_t>(), .loops = {}};
-    for (const Json& loop : piece[2]) {
-      if (!loop.is_array() || loop.size() != 2 || !loop[0].is_number_unsigned() ||
-          !loop[1].is_number_integer()) {
-        return std::nullopt;
-      }
-      rows.loops.push_back({loop[0].get<uint64_t>(), loop[1].get<int64_t>()});
+    std::optional<RowPiece> piece = PieceFromJson(json);
+    if (!piece || !json[0].is_string() || !piece->IsInside(kAnywhere)) {
+      return fields.Keep(Malformed(fields.where(), "not a run of rows"));
     }
-    return rows.IsInside(kAnywhere) ? std::optional(rows) : std::nullopt;
+    piece->source = NumberOf(json[0].get<std::string>());
+    tensor.rows.push_back(*piece);
   }
 
   size_t NumberOf(const std::string& source) {

@@ -69,24 +69,17 @@ class PlanReader {
         .Hint("This llama.cpp is another version than those that prepack knows");
   }
 
-  Status AddPiece(const Json& piece, PlannedTensor& tensor) const {
-    const bool sound = piece.is_array() && piece.size() == 3 && piece[0].is_number_unsigned() &&
-                       piece[1].is_number_unsigned() && piece[2].is_array() &&
-                       piece[2].size() <= FixedVector<RowLoop, 6>::capacity() &&
-                       piece[0].get<uint64_t>() < plan_.sources.sources.size();
-    if (!sound) return NotUnderstood(tensor.name, "its rows are none");
-    RowPiece rows{.source = piece[0].get<size_t>(), .first = piece[1].get<uint64_t>(), .loops = {}};
-    for (const Json& loop : piece[2]) {
-      if (!loop.is_array() || loop.size() != 2 || !loop[0].is_number_unsigned() ||
-          !loop[1].is_number_integer()) {
-        return NotUnderstood(tensor.name, "its rows are none");
-      }
-      rows.loops.push_back({loop[0].get<uint64_t>(), loop[1].get<int64_t>()});
+  Status AddPiece(const Json& json, PlannedTensor& tensor) const {
+    std::optional<RowPiece> piece = PieceFromJson(json);
+    const auto& sources = plan_.sources.sources;
+    if (!piece || !json[0].is_number_unsigned() || json[0].get<uint64_t>() >= sources.size()) {
+      return NotUnderstood(tensor.name, "its rows are none");
     }
-    if (!rows.IsInside(plan_.sources.sources[rows.source].rows())) {
+    piece->source = json[0].get<size_t>();
+    if (!piece->IsInside(sources[piece->source].rows())) {
       return NotUnderstood(tensor.name, "its rows lie outside the tensor that they are of");
     }
-    tensor.rows.push_back(rows);
+    tensor.rows.push_back(*piece);
     return {};
   }
 

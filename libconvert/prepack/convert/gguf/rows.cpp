@@ -58,6 +58,28 @@ bool RowPiece::IsInside(uint64_t end) const {
   return low >= 0 && static_cast<uint64_t>(high) < end;
 }
 
+std::optional<RowPiece> PieceFromJson(const Json& json) {
+  constexpr size_t kMostLoops = decltype(RowPiece::loops)::capacity();
+  const bool sound = json.is_array() && json.size() == 3 && json[1].is_number_unsigned() &&
+                     json[2].is_array() && json[2].size() <= kMostLoops;
+  if (!sound) return std::nullopt;
+  RowPiece piece{.source = 0, .first = json[1].get<uint64_t>(), .loops = {}};
+  for (const Json& loop : json[2]) {
+    if (!loop.is_array() || loop.size() != 2 || !loop[0].is_number_unsigned() ||
+        !loop[1].is_number_integer()) {
+      return std::nullopt;
+    }
+    piece.loops.push_back({loop[0].get<uint64_t>(), loop[1].get<int64_t>()});
+  }
+  return piece;
+}
+
+Json LoopsJson(const RowPiece& piece) {
+  Json loops = Json::array();
+  for (const RowLoop& loop : piece.loops) loops.push_back({loop.count, loop.step});
+  return loops;
+}
+
 RowList::RowList(std::span<const RowPiece> pieces) {
   for (const RowPiece& piece : pieces) {
     pieces_.push_back({piece, rows_});

@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "prepack/base/function_ref.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json.h"
 
 namespace prepack::gguf {
 
@@ -32,6 +34,12 @@ struct RowPiece {
   // Are there rows, and all of them below `end`?
   bool IsInside(uint64_t end) const;
 };
+
+// A piece as JSON has it: [source, first, [[count, step], ...]]. What names the source is for the
+// caller; here it is 0. Nothing for what is no piece.
+std::optional<RowPiece> PieceFromJson(const Json& json);
+// The loops of it.
+Json LoopsJson(const RowPiece& piece);
 
 // Row `index` of a tensor is row `row` of a source.
 struct PlacedRow {

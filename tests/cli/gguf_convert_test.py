@@ -284,6 +284,23 @@ class GgufConvert(harness.ToolTest):
                 self.addCleanup(os.environ.pop, "PREPACK_TEST_ANSWER", None)
                 self.assert_fails(code, [text], "plan", *self.options("ct-w4a16-g128-sym"))
 
+    def test_the_converter_gets_no_code_of_the_checkpoint(self):
+        source = self.scratch / "ct-w4a16-g128-sym"
+        source.mkdir()
+        for path in (CHECKPOINTS / "ct-w4a16-g128-sym").iterdir():
+            (source / path.name).write_bytes(path.read_bytes())
+        (source / "tokenization_mine.py").write_text("raise SystemExit('executed')\n")
+        (source / "merges.txt").write_text("a b\n")
+        asked = self.scratch / "question.json"
+        os.environ["PREPACK_TEST_QUESTION"] = str(asked)
+        self.addCleanup(os.environ.pop, "PREPACK_TEST_QUESTION", None)
+        for option, trusted in (([], False), (["--trust-remote-code"], True)):
+            self.run_ok("plan", source, *self.options("ct-w4a16-g128-sym")[1:], *option)
+            question = json.loads(asked.read_text())
+            self.assertEqual(question["trust_code"], trusted)
+            self.assertEqual("tokenization_mine.py" in question["side_files"], trusted)
+            self.assertIn("merges.txt", question["side_files"])
+
     def test_llama_cpp_and_python_are_looked_for(self):
         source = CHECKPOINTS / "ct-w4a16-g128-sym"
         environment = {key: value for key, value in os.environ.items() if key != "PREPACK_LLAMA_CPP"}

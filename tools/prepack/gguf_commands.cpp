@@ -205,6 +205,9 @@ void GgufFlags::AddTo(CLI::App& command) {
       ->check(CLI::PositiveNumber)
       ->type_name("SIZE");
   command.add_flag("--no-tokenizer", no_tokenizer, "For gguf: make a file without a tokenizer");
+  command.add_flag("--trust-remote-code", trust_remote_code,
+                   "For gguf: let llama.cpp's converter run Python code that comes with the "
+                   "checkpoint, as some tokenizers need it");
 }
 
 Result<gguf::PlanOptions> GgufFlags::ToOptions(const std::string& source,
@@ -217,6 +220,7 @@ Result<gguf::PlanOptions> GgufFlags::ToOptions(const std::string& source,
   options.exact = exact;
   options.dequantize = flags.fallback == "dequantize";
   options.tokenizer = !no_tokenizer;
+  options.trust_code = trust_remote_code;
   PREPACK_TRY_ASSIGN(options.accepted,
                      AcceptedFindings::Make(flags.accepted, AcceptedBy::kConversion, "--accept"));
   return options;

@@ -21,6 +21,7 @@ struct GgufFlags {
   uint64_t shard_size = 0;
   bool exact = false;
   bool no_tokenizer = false;
+  bool trust_remote_code = false;
 
   void AddTo(CLI::App& command);
   // kUsage for options that are not for GGUF, and where llama.cpp or a Python is missing.

@@ -23,8 +23,8 @@ constexpr uint64_t kGroupInputs = 32;
 // The numbers of the codes as bits of bf16.
 constexpr std::array<int, 16> kNumbers = [] {
   std::array<int, 16> numbers{};
-  for (uint8_t code = 0; code < numbers.size(); ++code) {
-    numbers[code] = F32ToBF16(F4E2M1ToF32(code));
+  for (size_t code = 0; code < numbers.size(); ++code) {
+    numbers[code] = F32ToBF16(F4E2M1ToF32(static_cast<uint8_t>(code)));
   }
   return numbers;
 }();

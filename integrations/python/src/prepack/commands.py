@@ -84,9 +84,10 @@ class _Arguments:
         return self.patterns("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
 
     def gguf(self, llama_cpp: Optional[PathLike], python: Optional[PathLike], exact: bool,
-             shard_size: Union[None, int, str], no_tokenizer: bool) -> "_Arguments":
+             shard_size: Union[None, int, str], no_tokenizer: bool, trust_remote_code: bool) -> "_Arguments":
         self.value("--llama-cpp", llama_cpp).value("--python", python).flag("--exact", exact)
-        return self.value("--shard-size", shard_size).flag("--no-tokenizer", no_tokenizer)
+        self.value("--shard-size", shard_size).flag("--no-tokenizer", no_tokenizer)
+        return self.flag("--trust-remote-code", trust_remote_code)
 
     def part(self, part: Optional[PartOption]) -> "_Arguments":
         return self.value("--part", f"{part[0]}/{part[1]}" if isinstance(part, tuple) else part)
@@ -133,7 +134,7 @@ def _run_with_page(
 @overload
 def plan(  # type: ignore[overload-overlap]
     src: PathLike, *, target: Literal["gguf"], llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
-    exact: bool = False, no_tokenizer: bool = False, fallback: Optional[str] = None, accept: Patterns = None,
+    exact: bool = False, no_tokenizer: bool = False, trust_remote_code: bool = False, fallback: Optional[str] = None, accept: Patterns = None,
 ) -> PlanGguf: ...
 @overload
 def plan(
@@ -146,12 +147,12 @@ def plan(
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
     accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
-    no_tokenizer: bool = False,
+    no_tokenizer: bool = False, trust_remote_code: bool = False,
 ) -> Union[Plan, PlanGguf]:
     """What `convert` would do and why, from headers only. `ok` is False if it would refuse."""
     arguments = _Arguments("plan").path(src)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
-    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer)
+    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer, trust_remote_code)
     return run(PlanGguf, arguments.all()) if target == "gguf" else run(Plan, arguments.all())
 
 
@@ -159,7 +160,7 @@ def plan(
 def convert(  # type: ignore[overload-overlap]
     src: PathLike, output: PathLike, *, target: Literal["gguf"], llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
-    no_tokenizer: bool = False, fallback: Optional[str] = None, accept: Patterns = None, jobs: Optional[int] = None,
+    no_tokenizer: bool = False, trust_remote_code: bool = False, fallback: Optional[str] = None, accept: Patterns = None, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, no_flush: bool = False, force: bool = False,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> ConvertGguf: ...
@@ -180,12 +181,12 @@ def convert(
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None, llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
-    no_tokenizer: bool = False,
+    no_tokenizer: bool = False, trust_remote_code: bool = False,
 ) -> Union[Convert, ConvertGguf]:
     """Packs a checkpoint into the folder `output`, or the GGUF file, which appears whole or not at all."""
     arguments = _Arguments("convert").path(src).value("--output", output)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
-    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer)
+    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer, trust_remote_code)
     arguments.threads(jobs, memory_limit)
     arguments.part(part).flag("--trust-source", trust_source).flag("--resume", resume)
     arguments.flag("--no-flush", no_flush).flag("--force", force)

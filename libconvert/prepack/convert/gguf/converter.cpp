@@ -72,16 +72,18 @@ class Asking {
     PREPACK_TRY_ASSIGN(TextFile file, TextFile::Create(path));
     std::vector<std::string> side_files;
     for (const std::string& name : checkpoint_.side_files()) {
-      if (!checkpoint_.side_configs().contains(name) || name == "params.json") {
-        side_files.push_back(Quoted(name));
-      }
+      const bool is_code = std::filesystem::path(name).extension() == ".py";
+      const bool is_quantizers = checkpoint_.side_configs().contains(name) && name != "params.json";
+      if (is_quantizers || (is_code && !options_.trust_code)) continue;
+      side_files.push_back(Quoted(name));
     }
     file.Append(fmt::format(
         "{{\"llama_cpp\": {}, \"model\": {}, \"metadata\": {}, \"plan\": {}, \"values\": {}, "
-        "\"tokenizer\": {}, \"side_files\": [{}], \"tensors\": [",
+        "\"tokenizer\": {}, \"trust_code\": {}, \"side_files\": [{}], \"tensors\": [",
         Quoted(options_.llama_cpp.string()), Quoted(checkpoint_.path().string()),
         Quoted(answer_.files.metadata.string()), Quoted(answer_.files.plan.string()),
-        Quoted(answer_.files.values.string()), options_.tokenizer, fmt::join(side_files, ", ")));
+        Quoted(answer_.files.values.string()), options_.tokenizer, options_.trust_code,
+        fmt::join(side_files, ", ")));
     for (size_t i = 0; i < sources_.sources.size(); ++i) {
       file.Append(i == 0 ? "\n" : ",\n");
       file.Append(Entry(i));

@@ -18,6 +18,8 @@ struct PlanOptions {
   // A module that no type holds becomes floats; else it is refused.
   bool dequantize = false;
   bool tokenizer = true;  // false: the file gets none
+  // May the converter run Python code that comes with the checkpoint?
+  bool trust_code = false;
   AcceptedFindings accepted = {};
 };
 

@@ -312,22 +312,25 @@ class Recorder:
         self.tensors.append(entry)
 
 
-def without_quantization(config):
+def without(keys, config):
     if isinstance(config, dict):
-        return {key: without_quantization(value) for key, value in config.items()
-                if key not in ("quantization_config", "compression_config")}
-    return [without_quantization(v) for v in config] if isinstance(config, list) else config
+        return {key: without(keys, value) for key, value in config.items() if key not in keys}
+    return [without(keys, value) for value in config] if isinstance(config, list) else config
 
 
 def make_folder(question, folder):
-    """The model's folder as the converter is to see it: as if it had never been quantized."""
+    """The model's folder as the converter is to see it: as if it had never been quantized, and without code, which
+    the converter would run."""
     source = Path(question["model"]).resolve()
     place = Path(folder) / source.name
     place.mkdir()
-    for name in question["side_files"]:
-        os.symlink(source / name, place / name)
-    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    (place / "config.json").write_text(json.dumps(without_quantization(config)), encoding="utf-8")
+    keys = ["quantization_config", "compression_config"] + ([] if question["trust_code"] else ["auto_map"])
+    for name in (*question["side_files"], "config.json"):
+        if name in ("config.json", "tokenizer_config.json"):
+            config = json.loads((source / name).read_text(encoding="utf-8"))
+            (place / name).write_text(json.dumps(without(keys, config)), encoding="utf-8")
+        else:
+            os.symlink(source / name, place / name)
     return place
 
 
@@ -396,7 +399,7 @@ def trace(question):
     recorder.install()
     with tempfile.TemporaryDirectory() as scratch, torch.inference_mode(False), torch.no_grad():
         folder = make_folder(question, scratch)
-        hparams = without_quantization(base.ModelBase.load_hparams(folder, False))
+        hparams = base.ModelBase.load_hparams(folder, False)
         kind = base.ModelType.TEXT
         try:
             model_class = conversion.get_model_class(base.get_model_architecture(hparams, kind))
@@ -427,19 +430,20 @@ def trace(question):
 
 def main():
     logging.disable(logging.WARNING)
-    line = sys.stdin.readline()
-    while line:
-        with open(json.loads(line)["question"], encoding="utf-8") as file:
-            question = json.load(file)
-        try:
-            answer = trace(question)
-        except Refused as refusal:
-            answer = {"error": str(refusal)}
-        except Exception as error:  # of llama.cpp's code: what it says is all that there is to say
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            answer = {"error": f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"}
-        print(json.dumps(answer), flush=True)
-        line = sys.stdin.readline()
+    with open(json.loads(sys.stdin.readline())["question"], encoding="utf-8") as file:
+        question = json.load(file)
+    # What libraries print or ask is not for the channel that the question came over.
+    channel = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    try:
+        answer = trace(question)
+    except Refused as refusal:
+        answer = {"error": str(refusal)}
+    except Exception as error:  # of llama.cpp's code: what it says is all that there is to say
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        answer = {"error": f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"}
+    print(json.dumps(answer), file=channel, flush=True)
 
 
 if __name__ == "__main__":

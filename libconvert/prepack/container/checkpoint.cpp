@@ -18,8 +18,10 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
+#include "prepack/base/parallel.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
+#include "prepack/container/shard_index.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/io/posix.h"
@@ -66,15 +68,12 @@ namespace {
 
 // Far above real sizes, and low enough to read into memory.
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
-constexpr uint64_t kMaxIndexBytes = uint64_t{128} << 20;  // a million tensors
-constexpr size_t kMaxShards = 99'999;                     // the largest number with five digits
 
 constexpr std::string_view kConfigName = "config.json";
 // Where quantizers put copies of the quantization config, and Mistral its model config.
 constexpr std::array<std::string_view, 5> kSideConfigs = {
     "hf_quant_config.json", "params.json", "quant_config.json", "quantization_config.json",
     "quantize_config.json"};
-constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kWholeModelName = "model.safetensors";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";
@@ -112,19 +111,6 @@ struct Listing {
   std::vector<std::string> other_weights;
   std::vector<std::string> left_out;  // see Checkpoint::left_out
   bool has_config = false;
-};
-
-// A tensor and the shard that the index says it lies in.
-struct IndexEntry {
-  std::string tensor;
-  uint32_t shard = 0;  // number in WeightMap::shards
-};
-
-// Which tensor lies in which shard, according to the index. Indexes have few shards and many
-// tensors, so the names of shards are stored once.
-struct WeightMap {
-  std::vector<std::string> shards;  // in the order in which the index names them
-  std::vector<IndexEntry> entries;  // ascending by tensor
 };
 
 void Classify(std::string name, Listing& listing) {
@@ -226,120 +212,11 @@ Result<Json> ReadConfigFile(const fs::path& path, std::string* text = nullptr) {
   return ReadJsonFile(path, kMaxConfigBytes, {.python_numbers = true}, text);
 }
 
-// The index may only name files beside it.
-bool IsPlainShardName(std::string_view name) {
-  return name.size() > kShardSuffix.size() && name.ends_with(kShardSuffix) &&
-         name.find('/') == std::string_view::npos && name.find('\\') == std::string_view::npos &&
-         Printable(name, name.size()) == name;
-}
-
-// The entries of the index in order. Shards are numbered in the order in which they appear.
-Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
-  WeightMap weight_map;
-  std::map<std::string_view, uint32_t> numbers;
-  for (const auto& [name, shard] : entries.items()) {
-    if (!shard.is_string()) {
-      return Malformed(fmt::format("{}: {}", where, name), "wrong type of value")
-          .Found(shard.type_name())
-          .Expected("the name of a shard");
-    }
-    const auto& text = shard.get_ref<const std::string&>();
-    const auto [number, is_new] =
-        numbers.try_emplace(text, static_cast<uint32_t>(weight_map.shards.size()));
-    if (is_new && !IsPlainShardName(text)) {
-      return Malformed(fmt::format("{}: {}", where, name), "not the name of a shard")
-          .Found(fmt::format("'{}'", Printable(text)))
-          .Expected("a plain file name that ends in .safetensors");
-    }
-    if (is_new && weight_map.shards.size() == kMaxShards) {
-      return Malformed(where, "too many shards").Expected(fmt::format("at most {}", kMaxShards));
-    }
-    if (is_new) weight_map.shards.push_back(text);
-    weight_map.entries.push_back({.tensor = name, .shard = number->second});
-  }
-  return weight_map;
-}
-
-Result<WeightMap> ReadIndex(const fs::path& path) {
-  PREPACK_TRY_ASSIGN(const Json index, ReadJsonFile(path, kMaxIndexBytes, {}));
-  const std::string where = fmt::format("{}: weight_map", path.string());
-  const auto entries = index.find("weight_map");
-  if (entries == index.end()) return Malformed(where, "the field is missing");
-  if (!entries->is_object() || entries->empty()) {
-    return Malformed(where, "wrong type of value, or empty")
-        .Found(entries->is_object() ? "an empty object" : entries->type_name())
-        .Expected("an object with the shard of every tensor");
-  }
-  Result<WeightMap> weight_map = ReadEntries(*entries, where);
-  if (weight_map.ok()) std::ranges::sort(weight_map->entries, {}, &IndexEntry::tensor);
-  return weight_map;
-}
-
 // Does the index name none of the files, which are one whole model? Loaders that ask for that file
 // first never look at the index.
-bool IsOfOtherShards(const WeightMap& weight_map, const std::vector<std::string>& present) {
+bool IsOfOtherShards(const ShardIndex& index, const std::vector<std::string>& present) {
   return present.size() == 1 && present[0] == kWholeModelName &&
-         std::ranges::find(weight_map.shards, kWholeModelName) == weight_map.shards.end();
-}
-
-// The shards of the index must be those of the folder.
-Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
-                   const std::vector<std::string>& present) {
-  const std::set<std::string_view> named(weight_map.shards.begin(), weight_map.shards.end());
-  for (const std::string_view shard : named) {
-    if (std::binary_search(present.begin(), present.end(), shard)) continue;
-    return Malformed((index_path.parent_path() / shard).string(), "the shard is missing")
-        .Expected(fmt::format("it, as {} says", index_path.filename().string()))
-        .Hint("Is the download complete?");
-  }
-  for (const std::string& shard : present) {
-    if (named.contains(shard)) continue;
-    return Malformed((index_path.parent_path() / shard).string(),
-                     "the index does not list this shard")
-        .Hint(
-            fmt::format("Move it out of the folder, or repair {}", index_path.filename().string()));
-  }
-  return {};
-}
-
-constexpr std::string_view kStaleIndex = "The index is stale: it belongs to other shards";
-
-Status NotInIndex(const std::string& where, const std::string& shard) {
-  return Malformed(where, "the tensor is not in the index")
-      .Found(fmt::format("the tensor in {}", shard))
-      .Hint(kStaleIndex);
-}
-
-Status NotInAnyShard(const std::string& where, const std::string& shard) {
-  return Malformed(where, "no shard contains the tensor")
-      .Expected(fmt::format("the tensor in {}", shard))
-      .Hint(kStaleIndex);
-}
-
-// Compares index and headers in both directions. Both are sorted by name.
-Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
-                  const Checkpoint& checkpoint) {
-  const auto where = [&](std::string_view tensor) {
-    return fmt::format("{}: tensor {}", index_path.string(), tensor);
-  };
-  auto entry = weight_map.entries.begin();
-  for (const StoredTensor& tensor : checkpoint.tensors()) {
-    const std::string& shard = checkpoint.files()[tensor.file].name;
-    if (entry == weight_map.entries.end() || tensor.name < entry->tensor) {
-      return NotInIndex(where(tensor.name), shard);
-    }
-    const std::string& expected = weight_map.shards[entry->shard];
-    if (entry->tensor < tensor.name) return NotInAnyShard(where(entry->tensor), expected);
-    if (expected != shard) {
-      return Malformed(where(tensor.name), "the tensor is in another shard")
-          .Found(shard)
-          .Expected(fmt::format("{}, as the index says", expected))
-          .Hint(kStaleIndex);
-    }
-    ++entry;
-  }
-  if (entry == weight_map.entries.end()) return {};
-  return NotInAnyShard(where(entry->tensor), weight_map.shards[entry->shard]);
+         std::ranges::find(index.shards, kWholeModelName) == index.shards.end();
 }
 
 // "model-00001-of-00002.safetensors", but not "…-00001-of-00001".
@@ -417,11 +294,70 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
                  : RefuseFile(path.string(), path.filename().native());
   } else {
     // Opening the path reports whether it is missing or cannot be opened.
-    status = checkpoint.AddFile(path);
-    if (status.ok()) status = checkpoint.SortTensors();
+    status = checkpoint.OpenFile();
   }
   if (!status.ok()) return status;
   return checkpoint;
+}
+
+namespace {
+
+// By name, and those of one name by file.
+bool IsBefore(const StoredTensor& a, const StoredTensor& b) {
+  const int difference = a.name.compare(b.name);
+  return difference != 0 ? difference < 0 : a.file < b.file;
+}
+
+// A file and its tensors, in order.
+struct OpenedFile {
+  CheckpointFile file;
+  std::vector<StoredTensor> tensors;
+};
+
+Result<OpenedFile> OpenShard(const fs::path& path, size_t number) {
+  PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
+  PREPACK_TRY_ASSIGN(SafetensorsHeader header, ReadSafetensorsHeader(file));
+  OpenedFile opened{.file = {.name = path.filename().string(),
+                             .file = std::move(file),
+                             .tensors = header.tensors.size(),
+                             .data_start = header.data_start},
+                    .tensors = {}};
+  opened.tensors.reserve(header.tensors.size());
+  for (TensorInfo& info : header.tensors) {
+    opened.tensors.push_back({.name = std::move(info.name),
+                              .dtype = info.dtype,
+                              .shape = std::move(info.shape),
+                              .file = number,
+                              .offset = header.data_start + info.begin,
+                              .bytes = info.bytes()});
+  }
+  std::ranges::sort(opened.tensors, IsBefore);
+  return opened;
+}
+
+// Merges neighbours until one run is left. `ends` are those of the runs, which are in order.
+void MergeRuns(std::vector<size_t> ends, std::vector<StoredTensor>& tensors) {
+  const auto at = [&](size_t i) { return tensors.begin() + static_cast<std::ptrdiff_t>(i); };
+  while (ends.size() > 1) {
+    std::vector<size_t> merged;
+    for (size_t i = 0; i < ends.size(); i += 2) {
+      const size_t begin = merged.empty() ? 0 : merged.back();
+      const size_t end = ends[std::min(i + 1, ends.size() - 1)];
+      if (ends[i] != end) std::inplace_merge(at(begin), at(ends[i]), at(end), IsBefore);
+      merged.push_back(end);
+    }
+    ends = std::move(merged);
+  }
+}
+
+}  // namespace
+
+// A single .safetensors file.
+Status Checkpoint::OpenFile() {
+  PREPACK_TRY_ASSIGN(OpenedFile opened, OpenShard(path_, 0));
+  files_.push_back(std::move(opened.file));
+  tensors_ = std::move(opened.tensors);
+  return OrderTensors();
 }
 
 Status Checkpoint::OpenFolder() {
@@ -431,17 +367,16 @@ Status Checkpoint::OpenFolder() {
   // An index may use any names for its shards.
   bool has_index = listing.indexes.size() == 1;
   const fs::path index_path = has_index ? path_ / listing.indexes.front() : fs::path();
-  WeightMap weight_map;
+  ShardIndex index;
   if (has_index && !listing.shards.empty()) {
-    PREPACK_TRY_ASSIGN(WeightMap read, ReadIndex(index_path));
-    weight_map = std::move(read);
+    PREPACK_TRY_ASSIGN(index, ReadShardIndex(index_path));
   }
   if (has_copy) {
-    LeaveOutConsolidated(listing.shards, {weight_map.shards.begin(), weight_map.shards.end()},
+    LeaveOutConsolidated(listing.shards, {index.shards.begin(), index.shards.end()},
                          listing.left_out);
   }
   PREPACK_TRY(CheckNumberOfFiles(path_, listing));
-  if (has_index && IsOfOtherShards(weight_map, listing.shards)) {
+  if (has_index && IsOfOtherShards(index, listing.shards)) {
     has_index = false;
     stale_index_ = listing.indexes.front();
   }
@@ -461,40 +396,41 @@ Status Checkpoint::OpenFolder() {
   configs_ = std::move(configs);
 
   if (has_index) {
-    PREPACK_TRY(CheckShards(index_path, weight_map, listing.shards));
+    PREPACK_TRY(CheckShards(index_path, index, listing.shards));
   }
-  for (const std::string& shard : listing.shards) {
-    PREPACK_TRY(AddFile(path_ / shard));
-  }
-  PREPACK_TRY(SortTensors());
-  return has_index ? CheckIndex(index_path, weight_map, *this) : Status();
+  PREPACK_TRY(AddFiles(listing.shards));
+  PREPACK_TRY(OrderTensors());
+  return has_index ? CheckIndex(index_path, index, *this) : Status();
 }
 
-Status Checkpoint::AddFile(const fs::path& path) {
-  PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
-  PREPACK_TRY_ASSIGN(SafetensorsHeader header, ReadSafetensorsHeader(file));
-  const size_t number = files_.size();
-  files_.push_back({.name = path.filename().string(),
-                    .file = std::move(file),
-                    .tensors = header.tensors.size(),
-                    .data_start = header.data_start});
-  for (TensorInfo& info : header.tensors) {
-    tensors_.push_back({.name = std::move(info.name),
-                        .dtype = info.dtype,
-                        .shape = std::move(info.shape),
-                        .file = number,
-                        .offset = header.data_start + info.begin,
-                        .bytes = info.bytes()});
+Status Checkpoint::AddFiles(const std::vector<std::string>& names) {
+  std::vector<std::optional<OpenedFile>> opened(names.size());
+  PREPACK_TRY(ParallelFor(names.size(), ThreadCount(0), [&](size_t i, unsigned) -> Status {
+    PREPACK_TRY_ASSIGN(opened[i], OpenShard(path_ / names[i], i));
+    return {};
+  }));
+  size_t count = 0;
+  for (std::optional<OpenedFile>& shard : opened) {
+    count += shard->tensors.size();
+    files_.push_back(std::move(shard->file));
   }
+  // Mostly the names of a file are those of some layers, so that little is left to be merged.
+  std::erase_if(opened, [](const auto& shard) { return shard->tensors.empty(); });
+  std::ranges::sort(opened, IsBefore, [](const auto& shard) -> const StoredTensor& {
+    return shard->tensors.front();
+  });
+  tensors_.reserve(count);
+  std::vector<size_t> ends;
+  for (std::optional<OpenedFile>& shard : opened) {
+    std::ranges::move(shard->tensors, std::back_inserter(tensors_));
+    shard.reset();
+    ends.push_back(tensors_.size());
+  }
+  MergeRuns(std::move(ends), tensors_);
   return {};
 }
 
-Status Checkpoint::SortTensors() {
-  tensors_.shrink_to_fit();
-  std::ranges::sort(tensors_, [](const StoredTensor& a, const StoredTensor& b) {
-    const int difference = a.name.compare(b.name);
-    return difference != 0 ? difference < 0 : a.file < b.file;
-  });
+Status Checkpoint::OrderTensors() {
   const auto twin = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
   if (twin == tensors_.end()) {
     FillBuckets();
@@ -506,33 +442,52 @@ Status Checkpoint::SortTensors() {
       .Hint("Loaders disagree about which one counts; remove the stale shard");
 }
 
+namespace {
+
+uint32_t TagOf(const Hash128& hash) {
+  return static_cast<uint32_t>(hash.low);
+}
+
+}  // namespace
+
 // About one tensor each.
-size_t Checkpoint::BucketOf(std::string_view name) const {
-  return static_cast<size_t>((Xxh3(name).high >> 32) * (bucket_starts_.size() - 1) >> 32);
+size_t Checkpoint::BucketOf(const Hash128& hash) const {
+  return static_cast<size_t>((hash.high >> 32) * (bucket_starts_.size() - 1) >> 32);
 }
 
 void Checkpoint::FillBuckets() {
   bucket_starts_.assign(tensors_.size() + 1, 0);
   buckets_.resize(tensors_.size());
+  std::vector<Bucketed> all;
   std::vector<uint32_t> bucket_of;
+  all.reserve(tensors_.size());
   bucket_of.reserve(tensors_.size());
   for (const StoredTensor& tensor : tensors_) {
-    bucket_of.push_back(static_cast<uint32_t>(BucketOf(tensor.name)));
+    const Hash128 hash = Xxh3(tensor.name);
+    all.push_back({.tag = TagOf(hash), .tensor = static_cast<uint32_t>(all.size())});
+    bucket_of.push_back(static_cast<uint32_t>(BucketOf(hash)));
     ++bucket_starts_[bucket_of.back() + 1];
   }
   std::partial_sum(bucket_starts_.begin(), bucket_starts_.end(), bucket_starts_.begin());
   std::vector<uint32_t> next(bucket_starts_.begin(), std::prev(bucket_starts_.end()));
-  for (uint32_t i = 0; i < tensors_.size(); ++i) buckets_[next[bucket_of[i]]++] = i;
+  for (size_t i = 0; i < all.size(); ++i) buckets_[next[bucket_of[i]]++] = all[i];
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    std::sort(buckets_.begin() + bucket_starts_[i], buckets_.begin() + bucket_starts_[i + 1]);
+  }
 }
 
 const StoredTensor* Checkpoint::Find(std::string_view name) const {
   if (buckets_.empty()) return nullptr;
-  const auto start = bucket_starts_.begin() + static_cast<std::ptrdiff_t>(BucketOf(name));
+  const Hash128 hash = Xxh3(name);
+  const auto start = bucket_starts_.begin() + static_cast<std::ptrdiff_t>(BucketOf(hash));
   const std::span bucket = std::span(buckets_).subspan(*start, *std::next(start) - *start);
-  const auto found = std::ranges::lower_bound(
-      bucket, name, {}, [&](uint32_t index) { return std::string_view(tensors_[index].name); });
-  if (found == bucket.end() || tensors_[*found].name != name) return nullptr;
-  return &tensors_[*found];
+  // A name that is not there is seldom looked at.
+  const auto same = std::ranges::equal_range(bucket, TagOf(hash), {}, &Bucketed::tag);
+  const auto found = std::ranges::lower_bound(same, name, {}, [&](const Bucketed& entry) {
+    return std::string_view(tensors_[entry.tensor].name);
+  });
+  if (found == same.end() || tensors_[found->tensor].name != name) return nullptr;
+  return &tensors_[found->tensor];
 }
 
 std::string Checkpoint::Where(const StoredTensor& tensor) const {

@@ -7,6 +7,7 @@
 //
 //     models--ORG--NAME/snapshots/REVISION/model.safetensors -> ../../blobs/HASH
 
+#include <compare>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/hash.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/safetensors.h"
@@ -106,20 +108,27 @@ class Checkpoint {
 
   Checkpoint();
   Status OpenFolder();
-  // Opens a file and adds its tensors, in no order.
-  Status AddFile(const std::filesystem::path& path);
-  // Puts the tensors of all files in order. A name in two files is an error.
-  Status SortTensors();
+  Status OpenFile();
+  // Opens the files of the folder and puts their tensors in order.
+  Status AddFiles(const std::vector<std::string>& names);
+  // A name in two files is an error. The tensors can be found from then on.
+  Status OrderTensors();
   void FillBuckets();
-  size_t BucketOf(std::string_view name) const;
+  size_t BucketOf(const Hash128& hash) const;
 
   std::filesystem::path path_;
   std::shared_ptr<const Configs> configs_;  // never null
   std::vector<CheckpointFile> files_;
   std::vector<StoredTensor> tensors_;
-  // Tensors by the hash of their names: those of bucket i are buckets_[bucket_starts_[i]] and what
-  // follows up to the next start, ascending, so that even names with one hash are found soon.
-  std::vector<uint32_t> buckets_;
+  // Tensors by the hash of their names: those of bucket i begin at bucket_starts_[i]. They are in
+  // order, so that even names with one hash are found soon.
+  struct Bucketed {
+    uint32_t tag = 0;  // more of the hash
+    uint32_t tensor = 0;
+
+    friend auto operator<=>(const Bucketed&, const Bucketed&) = default;
+  };
+  std::vector<Bucketed> buckets_;
   std::vector<uint32_t> bucket_starts_;
   std::vector<std::string> side_files_;
   std::vector<std::string> left_out_;

@@ -181,9 +181,11 @@ bool IsScaleOfOthers(const ModuleTensors& module, const StoredTensor& tensor) {
 class Foreigners {
  public:
   Foreigners(const Checkpoint& checkpoint, QuantizedModel& model)
-      : checkpoint_(checkpoint), model_(model) {
+      : checkpoint_(checkpoint), model_(model), used_(checkpoint.tensors().size()) {
     for (const auto& linear : model.modules) {
-      used_.insert(linear->source_tensors().begin(), linear->source_tensors().end());
+      for (const std::string_view name : linear->source_tensors()) {
+        if (const StoredTensor* tensor = checkpoint.Find(name)) used_[NumberOf(*tensor)] = true;
+      }
     }
   }
 
@@ -198,12 +200,12 @@ class Foreigners {
     }
     const StoredTensor* foreign = Evidence(module);
     const bool any_codes = std::ranges::any_of(module.tensors, [&](const auto& named) {
-      return IsCodeMatrix(*named.second) && !used_.contains(named.second->name);
+      return IsCodeMatrix(*named.second) && !IsUsed(*named.second);
     });
     if ((foreign == nullptr && !any_codes) || IsReported(module)) return;
     bool said = false;
     for (const auto& [suffix, tensor] : module.tensors) {
-      if (IsCodeMatrix(*tensor) && !used_.contains(tensor->name)) {
+      if (IsCodeMatrix(*tensor) && !IsUsed(*tensor)) {
         said |= ReportCodes(module, suffix, *tensor);
       }
     }
@@ -222,7 +224,7 @@ class Foreigners {
     const StoredTensor* codes = nullptr;
     for (const std::string_view suffix : kCodes) {
       const StoredTensor* tensor = module.Find(suffix);
-      if (tensor != nullptr && (codes == nullptr || !used_.contains(tensor->name))) codes = tensor;
+      if (tensor != nullptr && (codes == nullptr || !IsUsed(*tensor))) codes = tensor;
     }
     if (codes != nullptr) return Unused(codes);
     for (const std::string_view suffix : kForeignSuffixes) {
@@ -251,8 +253,14 @@ class Foreigners {
     return model_.format == "fp8" && is_float && module.Find("weight_scale_inv") != nullptr;
   }
 
+  size_t NumberOf(const StoredTensor& tensor) const {
+    return static_cast<size_t>(&tensor - checkpoint_.tensors().data());
+  }
+
+  bool IsUsed(const StoredTensor& tensor) const { return used_[NumberOf(tensor)]; }
+
   const StoredTensor* Unused(const StoredTensor* tensor) const {
-    return used_.contains(tensor->name) ? nullptr : tensor;
+    return IsUsed(*tensor) ? nullptr : tensor;
   }
 
   bool IsReported(const ModuleTensors& module) const {
@@ -313,7 +321,7 @@ class Foreigners {
 
   const Checkpoint& checkpoint_;
   QuantizedModel& model_;
-  std::set<std::string_view> used_;  // tensors
+  std::vector<bool> used_;  // by tensor
   FindingTally findings_;
 };
 

@@ -96,13 +96,14 @@ bool IsLanguageModel(const Json& config) {
 
 class Parts {
  public:
-  Parts(const Checkpoint& checkpoint, const QuantizedModel& model)
+  Parts(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
+        const QuantizedModel& model)
       : config_(checkpoint.config()),
         text_(LanguageConfig(config_)),
         decoder_(FindDecoderList(checkpoint)) {
     const Json* tokens = JsonMember(text_, "vocab_size");
     if (tokens != nullptr && tokens->is_number_unsigned()) tokens_ = tokens->get<uint64_t>();
-    for (const ModuleTensors& module : GroupByModule(checkpoint)) Add(module, model);
+    for (const ModuleTensors& module : modules) Add(module, model);
   }
 
   std::vector<Status> Missing() {
@@ -139,11 +140,16 @@ class Parts {
     const std::string_view below = module.name.substr(prefix.size());
     if (IsNormName(below.substr(0, below.find('.')))) norms_.insert(std::string(below));
     const size_t dot = module.name.rfind('.');
-    blocks_[std::string(module.name.substr(0, dot))].insert(module.name.substr(dot + 1));
+    AddToBlock(module.name.substr(0, dot), module.name.substr(dot + 1));
     // Stacked experts are tensors of their block: mlp.experts.gate_up_proj, down_proj_scales.
-    for (const auto& [suffix, tensor] : module.tensors) {
-      blocks_[std::string(module.name)].insert(suffix);
-    }
+    for (const auto& [suffix, tensor] : module.tensors) AddToBlock(module.name, suffix);
+  }
+
+  void AddToBlock(std::string_view block, std::string_view name) {
+    const auto leads = [&](const WayOut& way) {
+      return name == way.in || name.starts_with(way.out);
+    };
+    if (std::ranges::any_of(kWaysOut, leads)) blocks_[std::string(block)].insert(name);
   }
 
   // A matrix with a row for every token, in floating point or not.
@@ -223,14 +229,16 @@ class Parts {
   uint64_t per_token_ = 0;  // matrices outside of the layers with a row for every token
   uint64_t layers_ = 0;     // modules in the decoder's layers
   std::set<std::string, std::less<>> norms_;  // below a layer of the decoder
-  // What lies directly in each block of the decoder.
+  // What of kWaysOut lies directly in each block of the decoder.
   std::map<std::string, std::set<std::string_view>, std::less<>> blocks_;
   std::vector<Status> missing_;
 };
 
 }  // namespace
 
-std::vector<Status> FindMissingParts(const Checkpoint& checkpoint, const QuantizedModel& model) {
+std::vector<Status> FindMissingParts(const Checkpoint& checkpoint,
+                                     std::span<const ModuleTensors> modules,
+                                     const QuantizedModel& model) {
   if (checkpoint.config().empty()) {
     if (checkpoint.side_configs().empty()) return {};
     std::vector<Status> missing;
@@ -241,7 +249,7 @@ std::vector<Status> FindMissingParts(const Checkpoint& checkpoint, const Quantiz
     return missing;
   }
   if (!IsLanguageModel(checkpoint.config())) return {};
-  return Parts(checkpoint, model).Missing();
+  return Parts(checkpoint, modules, model).Missing();
 }
 
 namespace {

@@ -40,8 +40,10 @@ std::string_view FindDecoderList(const Checkpoint& checkpoint);
 //   projections  a decoder's MLP whose inputs are there (up, gate, fc1, …), but not its output
 
 // One kMalformed status for each part that is missing. Those of other models than language models,
-// and of files without a folder, are not looked for.
-std::vector<Status> FindMissingParts(const Checkpoint& checkpoint, const QuantizedModel& model);
+// and of files without a folder, are not looked for. `modules` are all of the checkpoint's.
+std::vector<Status> FindMissingParts(const Checkpoint& checkpoint,
+                                     std::span<const ModuleTensors> modules,
+                                     const QuantizedModel& model);
 
 // Runtimes fuse layers that read the same input into one: q, k and v; gate and up. They must then
 // be quantized in one way (mirrors vLLM 0.32, layers/quantization/utils/quant_utils.py:

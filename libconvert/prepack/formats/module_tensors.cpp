@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "prepack/formats/finding.h"
@@ -20,25 +19,36 @@ const StoredTensor* ModuleTensors::Find(std::string_view suffix) const {
 }
 
 std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint) {
-  // Not by runs of neighbours: "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
-  std::map<std::string_view, ModuleTensors> modules;
-  ModuleTensors* last = nullptr;
+  struct Part {
+    std::string_view module;
+    std::string_view suffix;
+    const StoredTensor* tensor = nullptr;
+  };
+  std::vector<Part> parts;
+  parts.reserve(checkpoint.tensors().size());
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     const std::string_view full = tensor.name;
     const size_t dot = full.rfind('.');
     const bool has_module = dot != std::string_view::npos;
-    const std::string_view prefix = has_module ? full.substr(0, dot) : std::string_view();
-    if (last == nullptr || last->name != prefix) last = &modules[prefix];
-    last->name = prefix;
-    last->tensors.emplace_back(has_module ? full.substr(dot + 1) : full, &tensor);
+    parts.push_back({.module = has_module ? full.substr(0, dot) : std::string_view(),
+                     .suffix = has_module ? full.substr(dot + 1) : full,
+                     .tensor = &tensor});
   }
-  std::vector<ModuleTensors> list;
-  list.reserve(modules.size());
-  for (auto& [prefix, module] : modules) {
+  // "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
+  if (!std::ranges::is_sorted(parts, {}, &Part::module)) {
+    std::ranges::stable_sort(parts, {}, &Part::module);
+  }
+  std::vector<ModuleTensors> modules;
+  for (auto part = parts.begin(); part != parts.end();) {
+    const auto end = std::find_if(part, parts.end(),
+                                  [&](const Part& other) { return other.module != part->module; });
+    ModuleTensors& module = modules.emplace_back();
+    module.name = part->module;
+    module.tensors.reserve(static_cast<size_t>(end - part));
+    for (; part != end; ++part) module.tensors.emplace_back(part->suffix, part->tensor);
     std::ranges::sort(module.tensors, {}, [](const auto& t) { return t.first; });
-    list.push_back(std::move(module));
   }
-  return list;
+  return modules;
 }
 
 bool IsOutputHead(std::string_view module) {

@@ -137,13 +137,15 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
     return model;
   }
   // The experts of a stacked tensor come by number, which is not the order of their names.
-  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
+  if (!std::ranges::is_sorted(model.modules, {}, &QuantizedLinear::module)) {
+    std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
+  }
   model.findings = of_reader.Take();
   PREPACK_TRY(ReportLeftBehind(checkpoint, findings));
   std::ranges::move(findings.Take(), std::back_inserter(model.findings));
   ReportForeignModules(checkpoint, modules, model);
   ReportFusedSiblings(modules, model);
-  std::ranges::move(FindMissingParts(checkpoint, model), std::back_inserter(model.errors));
+  std::ranges::move(FindMissingParts(checkpoint, modules, model), std::back_inserter(model.errors));
   return model;
 }
 

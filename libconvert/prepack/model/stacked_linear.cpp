@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
 #include "prepack/base/status.h"
@@ -94,10 +94,11 @@ class StackedLinear final : public QuantizedLinear {
 
   // Each once: experts that are stored in one tensor share it.
   void AddSourceTensors() {
-    std::set<std::string_view> seen;
+    // The source holds each name once.
+    std::unordered_set<const char*> seen;
     for (const QuantizedLinear* member : members_) {
       for (const std::string_view tensor : member->source_tensors()) {
-        if (seen.insert(tensor).second) source_tensors_.push_back(tensor);
+        if (seen.insert(tensor.data()).second) source_tensors_.push_back(tensor);
       }
     }
   }

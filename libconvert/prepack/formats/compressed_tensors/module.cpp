@@ -163,23 +163,20 @@ std::string_view Module::SuffixOf(const StoredTensor& tensor) const {
   return name.empty() ? full : full.substr(name.size() + 1);
 }
 
-std::vector<Module> SortModules(std::span<const ModuleTensors> groups) {
-  std::vector<Module> modules;
-  for (const ModuleTensors& group : groups) {
-    Module& module = modules.emplace_back();
-    module.name = group.name;
-    for (const auto& [suffix, tensor] : group.tensors) {
-      if (const Member member = MemberOf(suffix)) {
-        module.*member = tensor;
-      } else {
-        module.others.push_back(tensor);
-      }
+Module SortTensors(const ModuleTensors& group) {
+  Module module;
+  module.name = group.name;
+  for (const auto& [suffix, tensor] : group.tensors) {
+    if (const Member member = MemberOf(suffix)) {
+      module.*member = tensor;
+    } else {
+      module.others.push_back(tensor);
     }
-    // The name is that of another format, but the numbers multiply like any scale. Who stores both
-    // means something else by it.
-    if (module.scale == nullptr) module.scale = module.scale_inv;
   }
-  return modules;
+  // The name is that of another format, but the numbers multiply like any scale. Who stores both
+  // means something else by it.
+  if (module.scale == nullptr) module.scale = module.scale_inv;
+  return module;
 }
 
 std::string_view StorageName(Storage storage) {

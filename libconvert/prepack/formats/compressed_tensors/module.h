@@ -37,8 +37,8 @@ struct Module {
   std::string_view SuffixOf(const StoredTensor& tensor) const;
 };
 
-// All modules, ascending by name. Refers to the checkpoint, which must live longer.
-std::vector<Module> SortModules(std::span<const ModuleTensors> groups);
+// Refers to the checkpoint, which must live longer.
+Module SortTensors(const ModuleTensors& group);
 
 // How a module is stored, as far as it is read.
 enum class Storage : uint8_t {

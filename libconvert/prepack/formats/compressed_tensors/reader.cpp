@@ -109,11 +109,16 @@ Result<bool> IsTargetedFloat(const Matcher& matcher, const Module& module) {
 
 // The names that an entry of the config may mean: modules, and what they lie in.
 std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
-                                    const std::vector<Module>& modules) {
+                                    std::span<const ModuleTensors> modules) {
   std::set<std::string_view> names;
-  for (const Module& module : modules) {
-    std::string_view name = module.name;
-    while (names.insert(name).second && name.find('.') != std::string_view::npos) {
+  std::string_view parent;  // of the module before: that is there
+  for (const ModuleTensors& module : modules) {
+    names.insert(names.end(), module.name);
+    const std::string_view own = module.name.substr(0, module.name.rfind('.'));
+    if (own == parent) continue;
+    parent = own;
+    for (std::string_view name = own; names.insert(name).second;) {
+      if (name.find('.') == std::string_view::npos) break;
       name = name.substr(0, name.rfind('.'));
     }
   }
@@ -223,10 +228,10 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
   FindingTally& findings = context.findings;
   PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(context.configs));
   const Matcher matcher(config);
-  const std::vector<Module> modules = SortModules(context.modules);
   PlainModules plain;
   std::vector<Status> uncompressed;
-  for (const Module& module : modules) {
+  for (const ModuleTensors& group : context.modules) {
+    const Module module = SortTensors(group);
     const Result<Storage> storage = ClassifyModule(checkpoint, module);
     if (!storage.ok()) {
       model.errors.push_back(storage.status());
@@ -256,7 +261,7 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
     findings.Add("rotation-folded", FieldPath(config.where, "transform_config"),
                  "all rotations are of weights, and the stored weights contain them");
   }
-  const std::set<std::string_view> names = AllNames(checkpoint, modules);
+  const std::set<std::string_view> names = AllNames(checkpoint, context.modules);
   PREPACK_TRY(ReportUnmatched(config.ignore, FieldPath(config.where, "ignore"), names, findings));
   for (const Group& group : config.groups) {
     PREPACK_TRY(ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings));

@@ -117,7 +117,9 @@ class Int4W4A8Model final : public IntegerModel {
   }
 
   // This kernel rounds by bit arithmetic: subnormals stay.
-  float Round(DType dtype, float value) const override { return RoundTo(dtype, value); }
+  void RoundAll(DType dtype, std::span<const float> values, float* y) const override {
+    for (size_t i = 0; i < values.size(); ++i) y[i] = RoundTo(dtype, values[i]);
+  }
 
   double WeightFactor(uint64_t n, uint64_t in_k) const override {
     return static_cast<double>(scales()[Parameter(n, in_k)]);

@@ -136,8 +136,13 @@ float StripModel<X, Sum>::Bias(uint64_t n) const {
 }
 
 template <typename X, typename Sum>
-float StripModel<X, Sum>::Round(DType dtype, float value) const {
-  return RoundByInstruction(dtype, value);
+void StripModel<X, Sum>::RoundAll(DType dtype, std::span<const float> values, float* y) const {
+  if (dtype != DType::kBF16) {
+    for (size_t i = 0; i < values.size(); ++i) y[i] = RoundByInstruction(dtype, values[i]);
+    return;
+  }
+  // The most frequent type, in a loop without a choice.
+  for (size_t i = 0; i < values.size(); ++i) y[i] = RoundByInstruction(DType::kBF16, values[i]);
 }
 
 // How many input channels there are in the run that begins at k0.
@@ -330,7 +335,9 @@ Status StripModel<X, Sum>::RunAll(uint64_t n0, std::span<float> y, Scratch& scra
   std::vector<float> results(m_ * kModelBlock);
   for (uint64_t first = 0; first < width; first += kModelBlock) {
     ModelPiece run{.n0 = n0 + first, .rows = std::min(kModelBlock, width - first)};
-    std::ranges::fill(results, 0.0F);
+    for (uint64_t m = 0; m < m_; ++m) {
+      std::fill_n(&results[m * kModelBlock], run.rows, 0.0F);
+    }
     for (run.k0 = 0; run.k0 < packed_.k; run.k0 += run.inputs) {
       run.inputs = InputsFrom(run.k0);
       if (run.k0 % segment_ == 0) Begin(run, scratch.sums.data());
@@ -347,9 +354,8 @@ Status StripModel<X, Sum>::RunAll(uint64_t n0, std::span<float> y, Scratch& scra
       std::ranges::fill(scratch.sums, Sum{0});
     }
     for (uint64_t m = 0; m < m_; ++m) {
-      for (uint64_t i = 0; i < run.rows; ++i) {
-        y[m * width + first + i] = Round(dtype_, results[m * kModelBlock + i]);
-      }
+      RoundAll(dtype_, std::span(results).subspan(m * kModelBlock, run.rows),
+               &y[m * width + first]);
     }
   }
   return {};

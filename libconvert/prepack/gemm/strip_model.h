@@ -75,8 +75,8 @@ class StripModel : public KernelModel {
   // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
   // in ascending order.
   virtual void Fold(const ModelPiece& segment, const Sum* sums, float* results) const = 0;
-  // A result to the type of the output; here by the instruction, see RoundByInstruction.
-  virtual float Round(DType dtype, float value) const;
+  // Results to the type of the output; here by the instruction, see RoundByInstruction.
+  virtual void RoundAll(DType dtype, std::span<const float> values, float* y) const;
 
   uint64_t m() const { return m_; }
   uint64_t n() const { return packed_.n; }

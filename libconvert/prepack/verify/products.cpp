@@ -75,10 +75,15 @@ void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
 // A channel that should be zero and is zero is never the worst one.
 void FigureSums::AddChannel(uint64_t n, double signal, double noise) {
   if (signal == 0 && noise == 0) return;
+  // Mostly one is clearly better than the worst so far, which shows without a logarithm.
+  constexpr double kClearly = 1 + 1e-9;
+  const double ratio = signal / noise;
+  if (ratio > worst_ratio_ * kClearly) return;
   const double decibel =
       signal == 0 ? -std::numeric_limits<double>::infinity() : DecibelOrNaN(signal, noise);
   if (!(decibel < worst_db_ || (decibel == worst_db_ && n < worst_channel_))) return;
   worst_db_ = decibel;
+  worst_ratio_ = ratio;
   worst_channel_ = n;
 }
 
@@ -90,6 +95,7 @@ void FigureSums::Merge(const FigureSums& other) {
   max_error_ = std::max(max_error_, other.max_error_);
   if (other.worst_db_ < worst_db_) {
     worst_db_ = other.worst_db_;
+    worst_ratio_ = other.worst_ratio_;
     worst_channel_ = other.worst_channel_;
   }
 }

@@ -74,6 +74,7 @@ class FigureSums {
   double max_error_ = 0;
   uint64_t worst_channel_ = 0;
   double worst_db_ = std::numeric_limits<double>::infinity();
+  double worst_ratio_ = std::numeric_limits<double>::infinity();  // signal to noise, of the same
 };
 
 // A packed module against the same layer of the unquantized model: its weights, and what it

@@ -91,9 +91,21 @@ class OneDnnEngine final : public GemmEngine {
   }
 
  private:
+  // The last shape that was multiplied: experts of a mixture have one by the thousand.
+  struct FloatPlan {
+    uint64_t m = 0;
+    uint64_t n = 0;
+    uint64_t k = 0;
+    dnnl::matmul::primitive_desc description;
+    dnnl::matmul primitive;
+    GemmInfo info;
+  };
+
+  const FloatPlan& PlanFor(const FloatProblem& problem);
   GemmInfo MultiplyFloatsOrThrow(const FloatProblem& problem, std::span<float> y);
 
   std::mutex mutex_;
+  FloatPlan floats_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   KnownPlans plans_;
@@ -104,7 +116,8 @@ void* Pointer(std::span<const float> data) {
   return const_cast<void*>(static_cast<const void*>(data.data()));
 }
 
-GemmInfo OneDnnEngine::MultiplyFloatsOrThrow(const FloatProblem& problem, std::span<float> y) {
+const OneDnnEngine::FloatPlan& OneDnnEngine::PlanFor(const FloatProblem& problem) {
+  if (floats_.m == problem.m && floats_.n == problem.n && floats_.k == problem.k) return floats_;
   const auto f32 = [](uint64_t rows, uint64_t columns, memory::format_tag tag) {
     return memory::desc({Dim(rows), Dim(columns)}, memory::data_type::f32, tag);
   };
@@ -112,13 +125,24 @@ GemmInfo OneDnnEngine::MultiplyFloatsOrThrow(const FloatProblem& problem, std::s
                                                  f32(problem.m, problem.k, memory::format_tag::ab),
                                                  f32(problem.k, problem.n, memory::format_tag::ba),
                                                  f32(problem.m, problem.n, memory::format_tag::ab));
-  dnnl::matmul(description)
-      .execute(stream_,
-               {{DNNL_ARG_SRC, memory(description.src_desc(), engine_, Pointer(problem.x))},
-                {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), engine_, Pointer(problem.w))},
-                {DNNL_ARG_DST, memory(description.dst_desc(), engine_, y.data())}});
+  floats_ = {.m = problem.m,
+             .n = problem.n,
+             .k = problem.k,
+             .description = description,
+             .primitive = dnnl::matmul(description),
+             .info = {.implementation = description.impl_info_str(), .activation_type = "f32"}};
+  return floats_;
+}
+
+GemmInfo OneDnnEngine::MultiplyFloatsOrThrow(const FloatProblem& problem, std::span<float> y) {
+  const FloatPlan& plan = PlanFor(problem);
+  plan.primitive.execute(
+      stream_,
+      {{DNNL_ARG_SRC, memory(plan.description.src_desc(), engine_, Pointer(problem.x))},
+       {DNNL_ARG_WEIGHTS, memory(plan.description.weights_desc(), engine_, Pointer(problem.w))},
+       {DNNL_ARG_DST, memory(plan.description.dst_desc(), engine_, y.data())}});
   stream_.wait();
-  return {.implementation = description.impl_info_str(), .activation_type = "f32"};
+  return plan.info;
 }
 
 }  // namespace

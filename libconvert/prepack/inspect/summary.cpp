@@ -203,7 +203,7 @@ std::vector<std::string_view> TensorsOfModules(const InspectReport& report) {
   for (const ModuleSummary& module : report.modules) {
     names.insert(names.end(), module.tensors.begin(), module.tensors.end());
   }
-  std::ranges::sort(names);
+  if (!std::ranges::is_sorted(names)) std::ranges::sort(names);
   return names;
 }
 
@@ -234,8 +234,10 @@ std::vector<SchemeUse> UseOfSchemes(const InspectReport& report) {
 std::vector<DTypeUse> TensorsOutsideModules(const InspectReport& report) {
   const std::vector<std::string_view> inside = TensorsOfModules(report);
   std::map<DType, DTypeUse> uses;
+  auto next = inside.begin();  // both are in order
   for (const StoredTensor& tensor : report.tensors) {
-    if (std::ranges::binary_search(inside, std::string_view(tensor.name))) continue;
+    while (next != inside.end() && *next < tensor.name) ++next;
+    if (next != inside.end() && *next == tensor.name) continue;
     DTypeUse& use = uses[tensor.dtype];
     use.dtype = tensor.dtype;
     ++use.tensors;

@@ -49,6 +49,7 @@ Result<std::vector<std::string>> FirstElements(const gguf::Model& model, const g
   }
   PREPACK_TRY_ASSIGN(const std::vector<uint64_t> numbers, model.ReadNumbers(value, kShownElements));
   std::vector<std::string> texts;
+  texts.reserve(numbers.size());
   for (const uint64_t bits : numbers) texts.push_back(gguf::NumberText(value.element, bits));
   return texts;
 }

@@ -18,7 +18,8 @@ import harness
 import numpy
 from harness import CHECKPOINTS, ROOT, TOOL
 
-sys.path.insert(0, str(ROOT / "tests" / "attack"))
+sys.path[:0] = [str(ROOT / "tests" / "attack"), str(ROOT / "integrations" / "python" / "src")]
+import prepack
 import raw
 
 STAND_IN = pathlib.Path(__file__).with_name("gguf_stand_in.py")
@@ -253,8 +254,6 @@ class GgufConvert(harness.ToolTest):
         self.assertEqual(len(list(folder.iterdir())), len(names) + 1)
 
     def test_from_python(self):
-        import prepack
-
         options = {"target": "gguf", "llama_cpp": self.llama_cpp, "python": self.python}
         planned = prepack.plan(CHECKPOINTS / "ct-w4a16-g32-asym", exact=True, **options)
         self.assertEqual({tensor.type for tensor in planned.tensors}, {"Q5_0", "F32", "BF16"})

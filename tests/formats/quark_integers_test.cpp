@@ -228,8 +228,9 @@ TEST_CASE("integers of Quark that cannot be read") {
       {"a zero point of a symmetric group", QuarkInt4,
        [](T t) { t.At(kFp8Module + ".weight_zero_point").bytes = Hex("00 10 00 00"); }, kMalformed,
        "zero-point-not-symmetric",
-       "the config says that zero points are symmetric, but they are not all 8 (found 9 at channel "
-       "3, group 0"},
+       "the config says that zero points are symmetric, but they are not all 0 (found 1 at channel "
+       "3, group 0; 0 to 1 in these rows, expected 0 throughout). Either the config or the tensor "
+       "is wrong"},
       {"no zero points", QuarkUint8, [](T t) { t.Remove(kFp8Module + ".weight_zero_point"); },
        kMalformed, "tensor-missing", "weight_zero_point is missing, but the scheme is asymmetric"},
       {"a zero point of symmetric bytes", QuarkUint8,

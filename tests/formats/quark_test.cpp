@@ -139,11 +139,12 @@ TEST_CASE("activations that are not read are an error of their modules only") {
   REQUIRE(model->modules.size() == 1);
   CHECK(model->modules.front()->module() == kFp8Module);
   REQUIRE(model->errors.size() == 1);
-  CheckError(model->errors.front(), ErrorKind::kUnsupported,
-             "mlp.down_proj: config.json: quantization_config.layer_quant_config.*down_proj."
-             "input_tensors: activations of this kind are not supported with FP8 weights (found "
-             "fp4 per_group, static, expected fp8_e4m3 per_tensor, or dynamic per_channel with "
-             "ch_axis 1). Quantize the model again with such activations, or without any");
+  CheckError(
+      model->errors.front(), ErrorKind::kUnsupported,
+      "mlp.down_proj: config.json: quantization_config.layer_quant_config.*down_proj."
+      "input_tensors: activations of this kind are not supported with FP8 weights (found "
+      "fp4 per_group, static, expected fp8_e4m3 per_tensor, or dynamic per_channel with "
+      "ch_axis 1). Quantize the model again with such activations, or quantize the weights only");
 }
 
 TEST_CASE("the names of the first versions of Quark mean the same") {
@@ -271,7 +272,7 @@ TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
        "input_tensors: activations of this kind are not supported with integer weights (found "
        "fp8_e4m3 per_tensor, static, expected int8 or uint8 per_tensor, or dynamic per_channel "
        "with ch_axis 1; dynamic uint8 must be asymmetric). Quantize the model again with such "
-       "activations, or without any"},
+       "activations, or quantize the weights only"},
       {"channels that are inputs", QuarkChannels, [](T t) { QuarkWeightOf(t)["ch_axis"] = 1; },
        unsupported, "scheme-unsupported",
        "(found fp8_e4m3 per_channel of the inputs, expected int4"},

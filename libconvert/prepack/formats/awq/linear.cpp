@@ -18,7 +18,7 @@
 namespace prepack::awq {
 
 Linear::Linear(const Checkpoint& checkpoint, const ModuleParts& parts)
-    : StoredLinear(checkpoint), tensors_(parts.tensors) {
+    : StoredLinear(checkpoint), tensors_(parts.tensors), is_signed_(parts.is_signed) {
   module_ = parts.module;
   scheme_ = parts.scheme;
   n_ = parts.n;
@@ -38,14 +38,19 @@ Status Linear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points)
   if (odd == zero_points.end()) return {};
   const auto index = static_cast<uint64_t>(odd - zero_points.begin());
   const auto [low, high] = std::ranges::minmax(zero_points);
-  return Malformed(checkpoint().Where(*tensors_.qzeros),
-                   "the config says that zero points are symmetric, but they are not all 8")
-      .Found(fmt::format("{} at channel {}, group {}; {} to {} in these rows", *odd,
-                         n0 + index / groups(), index % groups(), low, high))
-      .Expected("8 throughout")
-      .Hint(
-          "If the zero points are right, correct the config (AWQ: zero_point true); vLLM would "
-          "ignore them and compute with 8")
+  const int offset = is_signed_ ? symmetric : 0;
+  const int expected = symmetric - offset;
+  return Malformed(
+             checkpoint().Where(*tensors_.qzeros),
+             fmt::format("the config says that zero points are symmetric, but they are not all {}",
+                         expected))
+      .Found(fmt::format("{} at channel {}, group {}; {} to {} in these rows", *odd - offset,
+                         n0 + index / groups(), index % groups(), low - offset, high - offset))
+      .Expected(fmt::format("{} throughout", expected))
+      .Hint(is_signed_
+                ? "Either the config or the tensor is wrong"
+                : "If the zero points are right, correct the config (AWQ: zero_point true); vLLM "
+                  "would ignore them and compute with 8")
       .Id(FindingId("zero-point-not-symmetric"));
 }
 
@@ -98,7 +103,7 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
 class AwqGemmLinear final : public Linear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
-      : Linear(checkpoint, parts), is_signed_(parts.is_signed), in_order_(parts.in_order) {
+      : Linear(checkpoint, parts), in_order_(parts.in_order) {
     wide_rows_ = kWideRows;
   }
 
@@ -118,7 +123,7 @@ class AwqGemmLinear final : public Linear {
   uint64_t WordsPerRow() const { return CeilDiv(n_, kAwqCodesPerWord); }
   // Of two's complement, the high bit of each nibble becomes that of an unsigned code.
   void MakeUnsigned(std::span<std::byte> nibbles) const {
-    if (!is_signed_) return;
+    if (!is_signed()) return;
     for (std::byte& byte : nibbles) byte ^= std::byte{0x88};
   }
   // Words in AWQ's order, whatever order they are stored in.
@@ -133,7 +138,6 @@ class AwqGemmLinear final : public Linear {
                std::byte* out, size_t row_bytes) const;
   StoredBits WhereNibble(const StoredTensor& tensor, uint64_t row, uint64_t n) const;
 
-  bool is_signed_;
   bool in_order_;
 };
 

@@ -48,13 +48,16 @@ class Linear : public StoredLinear {
   Linear(const Checkpoint& checkpoint, const ModuleParts& parts);
 
   const Tensors& tensors() const { return tensors_; }
-  // kMalformed when the scheme is symmetric and one of the zero points [rows, G] is not 8.
+  bool is_signed() const { return is_signed_; }
+  // kMalformed when the scheme is symmetric and one of the zero points [rows, G] is not 8, which of
+  // two's complement is 0.
   Status CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const;
   // The error for data where the GEMV layouts have padding: groups from G on.
   Status NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const;
 
  private:
   Tensors tensors_;
+  bool is_signed_;
 };
 
 }  // namespace prepack::awq

@@ -134,12 +134,12 @@ class Description {
     parts_.scale = module_.Find("weight_scale");
     if (parts_.scale == nullptr) {
       return Malformed(module_.name, "weight_scale is missing")
-          .Hint("A shard is missing, or the checkpoint is not whole")
+          .Hint("A shard is missing, or the checkpoint is incomplete")
           .Id(FindingId("tensor-missing"));
     }
     PREPACK_TRY(RequireDType(checkpoint_, *parts_.scale, "the scales",
                              {DType::kBF16, DType::kF16, DType::kF32}));
-    return RequireParameterShape(*parts_.scale, "as the config's qscheme wants it", parts_.n);
+    return RequireParameterShape(*parts_.scale, "as the config's qscheme calls for", parts_.n);
   }
 
   Status FindZeroPoint() {
@@ -147,7 +147,7 @@ class Description {
     if (parts_.zero_point == nullptr && parts_.scheme.symmetric) return {};
     if (parts_.zero_point == nullptr) {
       return Malformed(module_.name, "weight_zero_point is missing, but the scheme is asymmetric")
-          .Hint("A shard is missing, or the checkpoint is not whole")
+          .Hint("A shard is missing, or the checkpoint is incomplete")
           .Id(FindingId("tensor-missing"));
     }
     PREPACK_TRY(RequireDType(checkpoint_, *parts_.zero_point, "the zero points", {CodeDType()}));
@@ -160,7 +160,7 @@ class Description {
           .Id(FindingId("tensor-shape"));
     }
     const uint64_t per_word = meaning_.bits == 4 ? kAwqCodesPerWord : 1;
-    return RequireParameterShape(*parts_.zero_point, "as the config's qscheme wants it",
+    return RequireParameterShape(*parts_.zero_point, "as the config's qscheme calls for",
                                  CeilDiv(parts_.n, per_word));
   }
 

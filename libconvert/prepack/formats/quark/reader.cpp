@@ -93,10 +93,10 @@ Result<const Spec*> FindSpec(const Checkpoint& checkpoint, const Config& config,
   return Malformed(module.name, "two rules of the config match the module, and they differ")
       .Found(fmt::format("\"{}\" and \"{}\"", Printable(fitting[0]->pattern),
                          Printable(fitting[1]->pattern)))
-      .Expected("one rule, or tensors that only one of them fits")
+      .Expected("one rule, or tensors that fit only one of them")
       .Hint(
           "Quark took the rule that came first, but config.json has them sorted by name. Remove "
-          "the one from layer_quant_config that was not used")
+          "from layer_quant_config the rule that was not used")
       .Id(FindingId("module-rules-differ"));
 }
 

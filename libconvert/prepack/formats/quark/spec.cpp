@@ -217,7 +217,7 @@ Status ParseInput(const Json& spec, const std::string& where, const InputKind& k
         .Found(fmt::format("{} {}, {}{}", Printable(dtype), Printable(qscheme),
                            dynamic ? "dynamic" : "static", clips ? ", symmetric" : ""))
         .Expected(kind.expected)
-        .Hint("Quantize the model again with such activations, or without any")
+        .Hint("Quantize the model again with such activations, or quantize the weights only")
         .Id(FindingId("scheme-unsupported"));
   }
   activations.type = kind.type;
@@ -242,7 +242,7 @@ Status ParseNvfp4Input(const Json& spec, const std::string& where, fp4::Meaning&
   return Unsupported(where, "activations of this kind are not supported with NVFP4 weights")
       .Found(ShowJson(spec))
       .Expected("fp4 in groups of 16, whose scales are fp8_e4m3")
-      .Hint("Quantize the model again with such activations, or without any")
+      .Hint("Quantize the model again with such activations, or quantize the weights only")
       .Id(FindingId("scheme-unsupported"));
 }
 
@@ -262,7 +262,7 @@ Status ParseFp4Input(const Json& spec, const std::string& where, fp4::Meaning& m
       .Found(fmt::format("{} in groups of {}, {}", Printable(dtype), group.value_or(0),
                          dynamic ? "dynamic" : "static"))
       .Expected("fp4 in groups of 32, dynamic, or fp8_e4m3")
-      .Hint("Quantize the model again with such activations, or without any")
+      .Hint("Quantize the model again with such activations, or quantize the weights only")
       .Id(FindingId("scheme-unsupported"));
 }
 

@@ -8,7 +8,7 @@
 //     bits | w_bit, group_size | q_group_size, zero_point | sym (its opposite),
 //     version | format | checkpoint_format, in any case
 //
-// AMD Quark writes GEMM, too, with a pack_method (mirrors amd-quark 0.6 to 0.13,
+// AMD Quark writes GEMM, too, with a pack_method (mirrors amd-quark 0.6 and 0.13,
 // export/main_export/quant_config_parser.py): "reorder" is AWQ's order of nibbles, "order" is that
 // of the channels. Where zero_point is false, its codes are two's complement, and zero points 0.
 

@@ -56,7 +56,7 @@ std::string TargetsText() {
       text += fmt::format("    fingerprint  {}\n", layout->fingerprint);
     }
   }
-  return text;
+  return text + "gguf: llama.cpp and what is built on it, with ggml's types in place of layouts\n";
 }
 
 }  // namespace

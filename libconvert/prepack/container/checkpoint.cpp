@@ -482,11 +482,11 @@ const StoredTensor* Checkpoint::Find(std::string_view name) const {
   const auto start = bucket_starts_.begin() + static_cast<std::ptrdiff_t>(BucketOf(hash));
   const std::span bucket = std::span(buckets_).subspan(*start, *std::next(start) - *start);
   // A name that is not there is seldom looked at.
-  const auto same = std::ranges::equal_range(bucket, TagOf(hash), {}, &Bucketed::tag);
-  const auto found = std::ranges::lower_bound(same, name, {}, [&](const Bucketed& entry) {
-    return std::string_view(tensors_[entry.tensor].name);
+  const auto wanted = std::pair(TagOf(hash), name);
+  const auto found = std::ranges::lower_bound(bucket, wanted, {}, [&](const Bucketed& entry) {
+    return std::pair(entry.tag, std::string_view(tensors_[entry.tensor].name));
   });
-  if (found == same.end() || tensors_[found->tensor].name != name) return nullptr;
+  if (found == bucket.end() || tensors_[found->tensor].name != name) return nullptr;
   return &tensors_[found->tensor];
 }
 

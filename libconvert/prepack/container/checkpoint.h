@@ -126,6 +126,7 @@ class Checkpoint {
     uint32_t tag = 0;  // more of the hash
     uint32_t tensor = 0;
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): there is none to use
     friend auto operator<=>(const Bucketed&, const Bucketed&) = default;
   };
   std::vector<Bucketed> buckets_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <regex>
 #include <utility>
 
 #include "prepack/base/version.h"
@@ -109,9 +108,18 @@ class ManifestReader {
 }  // namespace
 
 std::filesystem::path ManifestOf(const std::filesystem::path& file) {
-  static const std::regex kSplit("-[0-9]{5}-of-[0-9]{5}\\.gguf$");
-  return file.parent_path() /
-         (std::regex_replace(file.filename().string(), kSplit, ".gguf") + ".prepack.json");
+  constexpr std::string_view kOfSplit = "-#####-of-#####.gguf";
+  const std::string name = file.filename().string();
+  std::string_view stem = name;
+  if (name.size() > kOfSplit.size()) {
+    const std::string_view end = stem.substr(name.size() - kOfSplit.size());
+    const bool is_split = std::ranges::equal(end, kOfSplit, [](char c, char like) {
+      return like == '#' ? c >= '0' && c <= '9' : c == like;
+    });
+    if (is_split) stem.remove_suffix(kOfSplit.size());
+  }
+  const std::string_view rest = stem.size() == name.size() ? "" : ".gguf";
+  return file.parent_path() / fmt::format("{}{}.prepack.json", stem, rest);
 }
 
 std::string ManifestText(const Manifest& manifest) {

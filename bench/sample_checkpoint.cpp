@@ -42,11 +42,12 @@ Status AddItem(Item item, std::vector<Item>& items) {
 }
 
 Status CheckModule(const SampleModule& module, const SampleFormat& format) {
-  if (module.n == 0 || module.k == 0 || module.n % kSampleGroup != 0 ||
+  const uint64_t n_multiple = std::min(format.k_multiple, kSampleGroup);
+  if (module.n == 0 || module.k == 0 || module.n % n_multiple != 0 ||
       module.k % format.k_multiple != 0 || module.k > kMaxInputs) {
     return Usage(module.name, fmt::format("the shape does not suit {}", format.id))
         .Found(fmt::format("[{}, {}]", module.n, module.k))
-        .Expected(fmt::format("N a multiple of {}, K one of {} up to {}", kSampleGroup,
+        .Expected(fmt::format("N a multiple of {}, K one of {} up to {}", n_multiple,
                               format.k_multiple, kMaxInputs));
   }
   return {};

@@ -51,8 +51,9 @@ struct SampleFormat {
   std::string id;    // "gptq-act-order"
   std::string name;  // "gptq 4-bit act-order"
   uint32_t bits = 4;
-  uint64_t k_multiple = kSampleGroup;  // K must be one of it, and N of kSampleGroup
-  Json (*config)() = nullptr;          // quantization_config
+  uint64_t k_multiple =
+      kSampleGroup;            // K must be one of it, and N of the less of it and kSampleGroup
+  Json (*config)() = nullptr;  // quantization_config
   std::vector<SampleTensor> (*tensors)(uint64_t n, uint64_t k) = nullptr;
 };
 

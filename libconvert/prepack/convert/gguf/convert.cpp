@@ -49,8 +49,10 @@ class Conversion {
     const std::filesystem::path folder = WithoutTrailingSlashes(options_.output).parent_path();
     PREPACK_TRY(CheckFreeSpace(folder.empty() ? "." : folder, bytes_));
     PREPACK_TRY(OpenFiles(output));
-    PREPACK_TRY_ASSIGN(written_, WriteTensors(checkpoint_, plan_, files_, alignment_,
-                                              options_.plan.exact, threads_, progress_));
+    PREPACK_TRY_ASSIGN(
+        written_, WriteTensors(checkpoint_, plan_, files_, alignment_,
+                               {.exact = options_.plan.exact, .flushes = options_.flush}, threads_,
+                               progress_));
     const std::string manifest = MakeManifest();
     PREPACK_TRY(FinishFiles(Xxh3Hex(manifest)));
     return output.Commit(manifest);

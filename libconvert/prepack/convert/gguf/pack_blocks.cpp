@@ -61,16 +61,6 @@ std::string WhyNotInteger(const IntegerRange& range, const Scheme& scheme) {
                      name, range.low, range.high);
 }
 
-uint16_t StoreHalf(float value, std::byte* out) {
-  const uint16_t bits = F32ToF16(value);
-  std::memcpy(out, &bits, sizeof bits);
-  return bits;
-}
-
-bool IsRounded(uint16_t bits, float value) {
-  return F16ToF32(bits) != value;
-}
-
 // The byte j of 2·half codes, two per byte as in a panel, becomes code j below code j + half.
 void SplitHalves(const uint8_t* codes, uint32_t half, uint8_t* out) {
   const uint8_t* high = codes + half / 2;
@@ -202,20 +192,23 @@ RowPacker::RowPacker(GgmlType type, const Scheme& scheme, uint64_t k, const Glob
       global_(global),
       row_bytes_(k / info_.block * info_.bytes) {}
 
+// The same bytes at the start of every block of a group.
 Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const {
   const bool has_minimum = type_ == kQ4_1 || type_ == kQ5_1;
+  const size_t bytes = has_minimum ? 4 : 2;
   const uint64_t group = std::min<uint64_t>(scheme_.group_size, k_);
-  for (uint64_t at = 0; at < k_; at += info_.block, out += info_.bytes) {
-    const bool first = at % group == 0;
+  for (uint64_t at = 0; at < k_; at += group) {
     const float scale = row.scales[at / group];
-    const uint16_t bits = StoreHalf(scale, out);
-    if (std::isinf(F16ToF32(bits))) return NoScale("f16", scale);
-    if (first && IsRounded(bits, scale)) ++rounded.scales;
-    if (!has_minimum) continue;
-    const float minimum = -(static_cast<float>(row.zero_points[at / group]) * scale);
-    const uint16_t minimum_bits = StoreHalf(minimum, out + 2);
-    if (std::isinf(F16ToF32(minimum_bits))) return NoScale("f16", minimum);
-    if (first && IsRounded(minimum_bits, minimum)) ++rounded.minima;
+    const float minimum =
+        has_minimum ? -(static_cast<float>(row.zero_points[at / group]) * scale) : 0;
+    const std::array<uint16_t, 2> halves = {F32ToF16(scale), F32ToF16(minimum)};
+    if (std::isinf(F16ToF32(halves[0]))) return NoScale("f16", scale);
+    if (std::isinf(F16ToF32(halves[1]))) return NoScale("f16", minimum);
+    rounded.scales += F16ToF32(halves[0]) != scale ? 1U : 0U;
+    rounded.minima += F16ToF32(halves[1]) != minimum ? 1U : 0U;
+    const uint64_t blocks = (std::min(group, k_ - at)) / info_.block;
+    for (uint64_t b = 0; b < blocks; ++b, out += info_.bytes)
+      std::memcpy(out, halves.data(), bytes);
   }
   return {};
 }

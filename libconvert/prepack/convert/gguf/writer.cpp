@@ -127,11 +127,12 @@ struct TensorState {
 class TensorWriter final : public UnitWork {
  public:
   TensorWriter(const Checkpoint& checkpoint, const Plan& plan, File values, bool exact,
-               unsigned threads, Progress& progress)
+               bool flushes, unsigned threads, Progress& progress)
       : checkpoint_(checkpoint),
         plan_(plan),
         values_(std::move(values)),
         exact_(exact),
+        flushes_(flushes),
         progress_(progress),
         buffers_(threads),
         files_(plan.tensors.size()),
@@ -181,7 +182,7 @@ class TensorWriter final : public UnitWork {
                                          {*files_[unit], written.offset, written.offset + bytes}));
     written.rounded = states_[unit]->rounded();
     states_[unit].reset();
-    if (unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
+    if (flushes_ && unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
       unflushed_ = 0;
       files_[unit]->StartWriteback();
     }
@@ -217,6 +218,7 @@ class TensorWriter final : public UnitWork {
   const Plan& plan_;
   const File values_;
   const bool exact_;
+  const bool flushes_;
   Progress& progress_;
   std::vector<RowBuffers> buffers_;                   // one per thread
   std::vector<File*> files_;                          // of each tensor
@@ -277,9 +279,11 @@ uint64_t WriterMemory(const Plan& plan) {
 
 Result<std::vector<WrittenTensor>> WriteTensors(const Checkpoint& checkpoint, const Plan& plan,
                                                 std::vector<OutputFile>& files, uint64_t alignment,
-                                                bool exact, unsigned threads, Progress& progress) {
+                                                WriteChoice choice, unsigned threads,
+                                                Progress& progress) {
   PREPACK_TRY_ASSIGN(File values, File::OpenForRead(plan.values));
-  TensorWriter writer(checkpoint, plan, std::move(values), exact, threads, progress);
+  TensorWriter writer(checkpoint, plan, std::move(values), choice.exact, choice.flushes, threads,
+                      progress);
   writer.Place(files, alignment);
   progress.Begin("writing", plan.tensor_bytes());
   PREPACK_TRY(ForUnits(plan.tensors.size(), threads, writer));

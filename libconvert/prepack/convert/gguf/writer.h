@@ -48,11 +48,16 @@ struct OutputFile {
 // Anonymous memory that writing takes on one thread.
 uint64_t WriterMemory(const Plan& plan);
 
-// Fills files that have the size of header and tensors: all but the headers. With `exact` a number
-// that has to be rounded is kUnsupported.
+struct WriteChoice {
+  bool exact = false;   // a number that has to be rounded is kUnsupported
+  bool flushes = true;  // the files will be flushed: the disk may begin at once
+};
+
+// Fills files that have the size of header and tensors: all but the headers.
 Result<std::vector<WrittenTensor>> WriteTensors(const Checkpoint& checkpoint, const Plan& plan,
                                                 std::vector<OutputFile>& files, uint64_t alignment,
-                                                bool exact, unsigned threads, Progress& progress);
+                                                WriteChoice choice, unsigned threads,
+                                                Progress& progress);
 
 }  // namespace prepack::gguf
 

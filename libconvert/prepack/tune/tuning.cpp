@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "prepack/convert/convert.h"
+#include "prepack/tune/sample_folder.h"
 
 namespace prepack {
 namespace {

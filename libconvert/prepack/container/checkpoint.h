@@ -136,6 +136,11 @@ class Checkpoint {
   std::string stale_index_;
 };
 
+// The index in tensors() of a tensor of the checkpoint.
+inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
+}
+
 }  // namespace prepack
 
 #endif  // PREPACK_CONTAINER_CHECKPOINT_H_

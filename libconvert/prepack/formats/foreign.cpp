@@ -184,7 +184,8 @@ class Foreigners {
       : checkpoint_(checkpoint), model_(model), used_(checkpoint.tensors().size()) {
     for (const auto& linear : model.modules) {
       for (const std::string_view name : linear->source_tensors()) {
-        if (const StoredTensor* tensor = checkpoint.Find(name)) used_[NumberOf(*tensor)] = true;
+        if (const StoredTensor* tensor = checkpoint.Find(name))
+          used_[NumberOf(checkpoint, *tensor)] = true;
       }
     }
   }
@@ -253,11 +254,7 @@ class Foreigners {
     return model_.format == "fp8" && is_float && module.Find("weight_scale_inv") != nullptr;
   }
 
-  size_t NumberOf(const StoredTensor& tensor) const {
-    return static_cast<size_t>(&tensor - checkpoint_.tensors().data());
-  }
-
-  bool IsUsed(const StoredTensor& tensor) const { return used_[NumberOf(tensor)]; }
+  bool IsUsed(const StoredTensor& tensor) const { return used_[NumberOf(checkpoint_, tensor)]; }
 
   const StoredTensor* Unused(const StoredTensor* tensor) const {
     return IsUsed(*tensor) ? nullptr : tensor;

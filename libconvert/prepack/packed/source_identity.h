@@ -28,11 +28,6 @@ namespace prepack {
 // shards: what is known before any weight is read.
 std::string SourceIdentity(const Checkpoint& checkpoint);
 
-// The index in tensors() of a tensor of the checkpoint.
-inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
-}
-
 // The xxh3-128 of the bytes of some or all tensors of a checkpoint. Tensors are named by reference,
 // and are those of that very checkpoint.
 class TensorHashes {

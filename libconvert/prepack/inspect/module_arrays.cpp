@@ -1,7 +1,5 @@
 #include "prepack/inspect/module_arrays.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -235,8 +233,7 @@ class ArraysWriter {
   Status WriteOthers(const std::filesystem::path& file) {
     if (!file.has_filename()) return Usage(file.string(), "not the name of a file");
     const OrderlyEnd orderly_end;
-    const std::filesystem::path partial =
-        file.parent_path() / fmt::format(".{}.prepack-partial", file.filename().string());
+    const std::filesystem::path partial = PartialSibling(file);
     Status status = WriteFile(partial, file);
     if (status.ok()) {
       const int result = posix::Rename(partial, file);

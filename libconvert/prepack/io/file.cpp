@@ -360,6 +360,10 @@ Status WriteToSpecialFile(const std::filesystem::path& path, std::string_view te
 
 }  // namespace
 
+std::filesystem::path PartialSibling(const std::filesystem::path& path) {
+  return path.parent_path() / fmt::format(".{}.prepack-partial", path.filename().string());
+}
+
 Status WriteFileAtomically(const std::filesystem::path& given, std::string_view text) {
   if (!given.has_filename()) return Usage(given.string(), "not the name of a file");
   PREPACK_TRY_ASSIGN(const std::optional<struct stat> there, LookAt(given));
@@ -370,10 +374,9 @@ Status WriteFileAtomically(const std::filesystem::path& given, std::string_view 
     PREPACK_TRY_ASSIGN(std::filesystem::path resolved, ResolveLinks(given));
     path = std::move(resolved);
   }
-  const std::filesystem::path name = path.filename();
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const OrderlyEnd orderly_end;
-  const std::filesystem::path partial = folder / fmt::format(".{}.prepack-partial", name.string());
+  const std::filesystem::path partial = PartialSibling(path);
   int result = posix::RemoveTree(partial);
   if (result < 0) return SystemError(partial.string(), "cannot remove it", -result);
   Status status = WriteTextFile(partial, text);

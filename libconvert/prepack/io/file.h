@@ -133,6 +133,9 @@ Result<std::vector<std::string>> NamesIn(const std::filesystem::path& folder);
 
 // A small file that appears whole or not at all: what a user asked to have a report written to.
 
+// `.NAME.prepack-partial` beside a file: where it is written before a rename puts it in its place.
+std::filesystem::path PartialSibling(const std::filesystem::path& path);
+
 // Writes a file and replaces an existing one: through a sibling `.NAME.prepack-partial` and a
 // rename. A symbolic link is followed. If it exists and is not a regular file (/dev/stdout, a
 // FIFO), it is written to and never replaced.

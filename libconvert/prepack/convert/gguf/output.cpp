@@ -1,6 +1,5 @@
 #include "prepack/convert/gguf/output.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "prepack/convert/gguf/manifest.h"
@@ -21,8 +20,7 @@ Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& path, bool
   }
   ModelOutput output;
   output.final_ = path;
-  output.partial_ =
-      path.parent_path() / fmt::format(".{}.prepack-partial", path.filename().string());
+  output.partial_ = PartialSibling(path);
   return output;
 }
 

@@ -68,6 +68,11 @@ const GgmlTypeInfo& InfoOf(GgmlType type) {
   return *FindGgmlType(static_cast<uint32_t>(type));
 }
 
+GgmlType FloatTypeOf(DType dtype) {
+  if (dtype == DType::kBF16) return GgmlType::kBF16;
+  return dtype == DType::kF16 ? GgmlType::kF16 : GgmlType::kF32;
+}
+
 std::optional<uint64_t> BytesOf(GgmlType type, const Dims& dims) {
   const GgmlTypeInfo& info = InfoOf(type);
   const uint64_t row = dims.empty() ? 1 : dims.front();

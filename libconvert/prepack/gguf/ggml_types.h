@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "prepack/base/dtype.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 
@@ -72,6 +73,8 @@ std::span<const GgmlTypeInfo> AllGgmlTypes();
 const GgmlTypeInfo* FindGgmlType(uint32_t number);
 const GgmlTypeInfo* FindGgmlType(std::string_view name);
 const GgmlTypeInfo& InfoOf(GgmlType type);
+// The type that holds BF16 or F16 as it is; F32 for anything else.
+GgmlType FloatTypeOf(DType dtype);
 
 // The dimensions of a tensor as ggml counts them: the first is the one that is contiguous.
 inline constexpr size_t kMaxDims = 4;

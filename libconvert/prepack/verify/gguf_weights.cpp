@@ -20,10 +20,6 @@ constexpr float kHalf = 0x1p-11F;
 constexpr float kBrain = 0x1p-8F;
 constexpr float kSingle = 0x1p-22F;
 
-void ReadPlain(GgmlType stored, std::span<const std::byte> bytes, std::vector<float>& weights) {
-  gguf::Dequantize(stored, bytes, weights);
-}
-
 }  // namespace
 
 void WeightCounts::Add(WeightCounts other) {
@@ -72,7 +68,7 @@ Status GgufComparison::Prepare() {
   }
   factors_.resize(count);
   return model_.Visit(*factors, 0, factors->bytes, [&](const std::byte* bytes) {
-    ReadPlain(GgmlType::kF32, {bytes, static_cast<size_t>(factors->bytes)}, factors_);
+    gguf::Dequantize(GgmlType::kF32, {bytes, static_cast<size_t>(factors->bytes)}, factors_);
   });
 }
 
@@ -113,13 +109,10 @@ Status GgufComparison::ReadSource(const gguf::Source& source, uint64_t n0, uint6
                                   std::vector<float>& expected) const {
   expected.resize(rows * columns_);
   if (source.plain != nullptr) {
-    const DType dtype = source.plain->dtype;
-    GgmlType stored = GgmlType::kF32;
-    if (dtype == DType::kBF16) stored = GgmlType::kBF16;
-    if (dtype == DType::kF16) stored = GgmlType::kF16;
+    const GgmlType stored = gguf::FloatTypeOf(source.plain->dtype);
     std::vector<std::byte> bytes(rows * columns_ * gguf::InfoOf(stored).bytes);
     PREPACK_TRY(truth_.source.Read(*source.plain, n0 * bytes.size() / rows, bytes));
-    ReadPlain(stored, bytes, expected);
+    gguf::Dequantize(stored, bytes, expected);
     return {};
   }
   const uint64_t each = source.rows_of_module();

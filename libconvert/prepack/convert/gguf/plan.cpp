@@ -115,8 +115,7 @@ class PlanReader {
 
   static GgmlType PlainType(const std::string& wanted, const StoredTensor& tensor) {
     if (const GgmlTypeInfo* info = FindGgmlType(wanted); info != nullptr) return info->type;
-    if (tensor.dtype == DType::kBF16) return GgmlType::kBF16;
-    return tensor.dtype == DType::kF16 ? GgmlType::kF16 : GgmlType::kF32;
+    return gguf::FloatTypeOf(tensor.dtype);
   }
 
   // The types that hold all of them.

@@ -119,11 +119,6 @@ class FloatRows final : public RowSource {
   GgmlType type_;
 };
 
-GgmlType TypeOfPlain(DType dtype) {
-  if (dtype == DType::kBF16) return GgmlType::kBF16;
-  return dtype == DType::kF16 ? GgmlType::kF16 : GgmlType::kF32;
-}
-
 // A tensor that is not quantized.
 class PlainRows final : public RowSource {
  public:
@@ -131,7 +126,7 @@ class PlainRows final : public RowSource {
       : checkpoint_(checkpoint),
         tensor_(*source.plain),
         columns_(source.columns()),
-        stored_(TypeOfPlain(tensor_.dtype)),
+        stored_(FloatTypeOf(tensor_.dtype)),
         type_(type) {}
 
   Status Read(uint64_t n0, std::span<std::byte> out, RowBuffers& buffers,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "prepack/base/text.h"
+
 namespace prepack::gguf {
 namespace {
 
@@ -11,14 +13,10 @@ constexpr uint64_t kWindow = 64 << 10;
 
 }  // namespace
 
-std::string BytesText(uint64_t count) {
-  return fmt::format("{} byte{}", count, count == 1 ? "" : "s");
-}
-
 Status Cursor::Need(std::string_view where, uint64_t bytes) const {
   if (bytes <= left()) return {};
   return Malformed(where, "the file ends here")
-      .Found(fmt::format("{} after offset {}", BytesText(left()), offset_))
+      .Found(fmt::format("{} after offset {}", Plural(left(), "byte"), offset_))
       .Expected(fmt::format("at least {}", bytes))
       .Hint("Is the download complete?");
 }
@@ -47,7 +45,7 @@ Result<uint64_t> Cursor::Length(std::string_view where) {
   PREPACK_TRY_ASSIGN(const uint64_t length, Uint(where, 8));
   if (length <= left()) return length;
   return Malformed(where, "a text is longer than the file")
-      .Found(BytesText(length))
+      .Found(Plural(length, "byte"))
       .Expected(fmt::format("at most {}, which follow", left()))
       .Hint("Is the download complete?");
 }

@@ -15,8 +15,6 @@
 
 namespace prepack::gguf {
 
-std::string BytesText(uint64_t count);  // "1 byte", "2 bytes"
-
 class Cursor {
  public:
   // `file` must outlive it. Begins at `offset`, which is inside the file or at its end.

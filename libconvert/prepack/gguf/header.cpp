@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/text.h"
 #include "prepack/gguf/cursor.h"
 #include "prepack/gguf/keys.h"
 
@@ -89,7 +90,7 @@ class HeaderReader {
       return Malformed(where, "the file is too short for so many")
           .Found(fmt::format("{}", count))
           .Expected(fmt::format("at most {} in the {} that follow", cursor_.left() / least_bytes,
-                                BytesText(cursor_.left())))
+                                Plural(cursor_.left(), "byte")))
           .Hint("Is the download complete?");
     }
     return count;
@@ -127,7 +128,7 @@ class HeaderReader {
     PREPACK_TRY_ASSIGN(const uint64_t length, cursor_.Length(where));
     if (length > most) {
       return Malformed(where, fmt::format("the {} is too long", what))
-          .Found(BytesText(length))
+          .Found(Plural(length, "byte"))
           .Expected(fmt::format("at most {}", most));
     }
     PREPACK_TRY_ASSIGN(std::string name, cursor_.Text(where, length));
@@ -258,7 +259,7 @@ class HeaderReader {
   Status CheckOffset(size_t index, uint64_t next) const {
     const Tensor& tensor = header_.tensors[index];
     if (tensor.offset == next) return {};
-    std::string what = fmt::format("a gap of {} before it", BytesText(tensor.offset - next));
+    std::string what = fmt::format("a gap of {} before it", Plural(tensor.offset - next, "byte"));
     if (tensor.offset < next) {
       what = fmt::format("overlaps tensor {}", header_.tensors[index - 1].name);
     }
@@ -273,8 +274,8 @@ class HeaderReader {
 
   Status Truncated(const Tensor& tensor, uint64_t data) const {
     return Malformed(TensorWhere(tensor.name), "the file ends before the tensor does")
-        .Found(fmt::format("{} of data", BytesText(file_.size() - data)))
-        .Expected(fmt::format("{} from {} on", BytesText(tensor.bytes), tensor.offset))
+        .Found(fmt::format("{} of data", Plural(file_.size() - data, "byte")))
+        .Expected(fmt::format("{} from {} on", Plural(tensor.bytes, "byte"), tensor.offset))
         .Hint("Is the download complete?");
   }
 

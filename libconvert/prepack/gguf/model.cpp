@@ -135,7 +135,7 @@ Status Model::ReadArchitecture() {
   if (value == nullptr) return {};
   if (value->type != ValueType::kString || value->count > kLongest) {
     return Malformed(Where(*value), "not the name of an architecture")
-        .Found(value->type == ValueType::kString ? BytesText(value->count)
+        .Found(value->type == ValueType::kString ? Plural(value->count, "byte")
                                                  : std::string(ValueTypeName(value->type)))
         .Expected(fmt::format("a STRING of at most {} bytes", kLongest));
   }

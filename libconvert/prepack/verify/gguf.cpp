@@ -15,14 +15,13 @@
 #include "prepack/convert/gguf/sources.h"
 #include "prepack/gguf/keys.h"
 #include "prepack/gguf/model.h"
+#include "prepack/packed/output_hash.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
 #include "prepack/verify/gguf_weights.h"
 
 namespace prepack {
 namespace {
-
-constexpr uint64_t kHashBytes = uint64_t{4} << 20;
 
 Status CheckOptions(const VerifyOptions& options) {
   const auto refuse = [](std::string_view option) {
@@ -90,19 +89,6 @@ class GgufVerification {
     }
   }
 
-  Result<Hash128> HashOf(const gguf::Tensor& tensor) const {
-    Xxh3Hasher hasher;
-    for (uint64_t offset = 0; offset < tensor.bytes; offset += kHashBytes) {
-      if (CancellationRequested()) return Interrupted(model_.path().string());
-      const uint64_t bytes = std::min(kHashBytes, tensor.bytes - offset);
-      PREPACK_TRY(model_.Visit(tensor, offset, bytes, [&](const std::byte* data) {
-        hasher.Update({data, static_cast<size_t>(bytes)});
-      }));
-      progress_.Add(bytes);
-    }
-    return hasher.Digest();
-  }
-
   Status CheckIntegrity() {
     LevelResult result{.state = LevelState::kPassed};
     for (const auto& [name, record] : manifest_.tensors) {
@@ -110,15 +96,18 @@ class GgufVerification {
     }
     const std::vector<gguf::Tensor>& tensors = model_.tensors();
     std::vector<std::string> wrong(tensors.size());
+    std::vector<PageBuffer> buffers(threads_);
     progress_.Begin("hashing", model_.total_bytes());
-    PREPACK_TRY(ParallelFor(tensors.size(), threads_, [&](size_t i, unsigned) -> Status {
+    PREPACK_TRY(ParallelFor(tensors.size(), threads_, [&](size_t i, unsigned worker) -> Status {
       const auto record = manifest_.tensors.find(tensors[i].name);
       if (record == manifest_.tensors.end()) {
         wrong[i] = "the manifest does not have it";
         return {};
       }
       if (record->second.type != tensors[i].type) wrong[i] = "it has another type than was written";
-      PREPACK_TRY_ASSIGN(const Hash128 hash, HashOf(tensors[i]));
+      const File& file = model_.files()[tensors[i].file].file;
+      const FileRange range{file, tensors[i].offset, tensors[i].offset + tensors[i].bytes};
+      PREPACK_TRY_ASSIGN(const Hash128 hash, HashRange(range, buffers[worker], progress_));
       if (hash != record->second.hash) wrong[i] = "it has other bytes than were written";
       return {};
     }));

@@ -133,13 +133,9 @@ void PrintConversion(const ConvertReport& report, const ConvertOptions& options,
 
 // A GGUF file is made in one piece.
 Status CheckWholeFile(const ConvertCommand& command) {
-  const std::map<std::string_view, bool> given = {{"--part", command.part != "1/1"},
-                                                  {"--resume", command.resume},
-                                                  {"--verify", command.verify}};
-  for (const auto& [option, is_given] : given) {
-    if (is_given) return Usage(option, "this option is not for --target gguf");
-  }
-  return {};
+  return RejectForGguf({{"--part", command.part != "1/1"},
+                        {"--resume", command.resume},
+                        {"--verify", command.verify}});
 }
 
 ExitCodeValue RunGguf(const ConvertCommand& command) {

@@ -23,17 +23,12 @@ namespace {
 // Options that mean nothing for GGUF, and what they are when they were not given.
 Status CheckFlags(const PlanFlags& flags) {
   const PlanFlags none;
-  const std::map<std::string_view, bool> given = {
-      {"--dtype", !flags.dtype.empty()},
-      {"--scheme", !flags.schemes.empty()},
-      {"--scales", flags.scales != none.scales},
-      {"--onednn-form", flags.onednn_form != none.onednn_form},
-      {"--fuse", flags.fuse},
-      {"--numa", flags.numa_nodes != none.numa_nodes}};
-  for (const auto& [option, is_given] : given) {
-    if (is_given) return Usage(option, "this option is not for --target gguf");
-  }
-  return {};
+  return RejectForGguf({{"--dtype", !flags.dtype.empty()},
+                        {"--scheme", !flags.schemes.empty()},
+                        {"--scales", flags.scales != none.scales},
+                        {"--onednn-form", flags.onednn_form != none.onednn_form},
+                        {"--fuse", flags.fuse},
+                        {"--numa", flags.numa_nodes != none.numa_nodes}});
 }
 
 Result<std::filesystem::path> FindLlamaCpp(const std::string& given) {
@@ -182,6 +177,13 @@ void NoteTokenizer(bool has_tokenizer, const CommonOptions& common) {
 }
 
 }  // namespace
+
+Status RejectForGguf(const std::map<std::string_view, bool>& given) {
+  for (const auto& [option, is_given] : given) {
+    if (is_given) return Usage(option, "this option is not for --target gguf");
+  }
+  return {};
+}
 
 void GgufFlags::AddTo(CLI::App& command) {
   command

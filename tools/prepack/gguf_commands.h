@@ -4,7 +4,9 @@
 // convert and plan with --target gguf.
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <string>
+#include <string_view>
 
 #include "command.h"
 #include "options.h"
@@ -27,6 +29,9 @@ struct GgufFlags {
   // kUsage for options that are not for GGUF, and where llama.cpp or a Python is missing.
   Result<gguf::PlanOptions> ToOptions(const std::string& source, const PlanFlags& flags) const;
 };
+
+// kUsage for the first of these options that is given.
+Status RejectForGguf(const std::map<std::string_view, bool>& given);
 
 ExitCodeValue RunConvertGguf(const gguf::ConvertOptions& options, const CommonOptions& common);
 ExitCodeValue RunPlanGguf(const gguf::PlanOptions& options, const CommonOptions& common);

@@ -206,6 +206,17 @@ class Conversion {
 
 }  // namespace
 
+Result<ConvertReport> WritePlanned(const ConvertOptions& options, const Checkpoint& checkpoint,
+                                   const QuantizedModel& model, const Plan& plan,
+                                   Progress& progress) {
+  const MemoryNeed need{.shared = 0, .per_thread = WriterMemory(plan)};
+  PREPACK_TRY_ASSIGN(const unsigned threads,
+                     ThreadsWithin(need, options.jobs, options.memory_limit, "converted"));
+  Conversion conversion(options, checkpoint, model, plan, threads, progress);
+  PREPACK_TRY(conversion.Run());
+  return conversion.Report();
+}
+
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.plan.source, options.output));
@@ -215,12 +226,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   PREPACK_TRY_ASSIGN(const ScratchFolder scratch, ScratchFolder::Create());
   progress.Begin("asking llama.cpp's converter", 0);
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan, scratch.path()));
-  const MemoryNeed need{.shared = 0, .per_thread = WriterMemory(plan)};
-  PREPACK_TRY_ASSIGN(const unsigned threads,
-                     ThreadsWithin(need, options.jobs, options.memory_limit, "converted"));
-  Conversion conversion(options, checkpoint, model, plan, threads, progress);
-  PREPACK_TRY(conversion.Run());
-  return conversion.Report();
+  return WritePlanned(options, checkpoint, model, plan, progress);
 }
 
 }  // namespace prepack::gguf

@@ -15,10 +15,13 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
 #include "prepack/convert/gguf/options.h"
 #include "prepack/convert/gguf/pack_blocks.h"
+#include "prepack/convert/gguf/plan.h"
 #include "prepack/convert/gguf/sources.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
 
 namespace prepack::gguf {
 
@@ -54,6 +57,11 @@ struct ConvertReport {
 
 // Fails with nothing visible at the output path.
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress);
+
+// The same of a plan that MakePlan has made of the checkpoint and its model.
+Result<ConvertReport> WritePlanned(const ConvertOptions& options, const Checkpoint& checkpoint,
+                                   const QuantizedModel& model, const Plan& plan,
+                                   Progress& progress);
 
 }  // namespace prepack::gguf
 

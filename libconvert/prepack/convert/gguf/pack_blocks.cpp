@@ -61,12 +61,35 @@ std::string WhyNotInteger(const IntegerRange& range, const Scheme& scheme) {
                      name, range.low, range.high);
 }
 
-// The byte j of 2·half codes, two per byte as in a panel, becomes code j below code j + half.
-void SplitHalves(const uint8_t* codes, uint32_t half, uint8_t* out) {
-  const uint8_t* high = codes + half / 2;
-  for (size_t i = 0; i < half / 2; ++i) {
-    out[2 * i] = static_cast<uint8_t>((codes[i] & 15U) | (high[i] & 15U) << 4);
-    out[2 * i + 1] = static_cast<uint8_t>(codes[i] >> 4 | (high[i] & 0xF0U));
+// Plain operators of vectors, which compilers have for every instruction set: 16 bytes at a time
+// keep up with memory.
+using Bytes16 [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = uint8_t;
+using Words4 [[gnu::vector_size(16)]] = uint32_t;
+
+Bytes16 Load16(const uint8_t* bytes) {
+  return *reinterpret_cast<const Bytes16*>(bytes);
+}
+
+// Codes i and i + 16 of 32, two per byte as in a panel, come together in byte i.
+void SplitHalves(Bytes16 codes, uint8_t* out) {
+  const Bytes16 high = __builtin_shufflevector(codes, codes, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10,
+                                               11, 12, 13, 14, 15);
+  const Bytes16 even = (codes & 0x0F) | (high << 4);
+  const Bytes16 odd = (codes >> 4) | (high & 0xF0);
+  *reinterpret_cast<Bytes16*>(out) =
+      __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+// The same of codes i and i + 8 of each 16.
+void SplitSmallHalves(Bytes16 codes, uint8_t* out) {
+  const auto words = reinterpret_cast<Words4>(codes);
+  SplitHalves(reinterpret_cast<Bytes16>(__builtin_shufflevector(words, words, 0, 2, 1, 3)), out);
+}
+
+// 32 bytes less the zero point.
+void PutBytes(const uint8_t* codes, uint8_t zero_point, uint8_t* out) {
+  for (size_t i = 0; i < 32; i += sizeof(Bytes16)) {
+    *reinterpret_cast<Bytes16*>(out + i) = Load16(codes + i) - zero_point;
   }
 }
 
@@ -126,14 +149,14 @@ void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, co
   const uint8_t* codes = U8(row.codes.data());
   if (AreNibblesOfBlock(type, scheme)) {
     for (uint64_t b = 0; b < blocks; ++b) {
-      SplitHalves(codes + b * kHalf, kHalf, out + b * info.bytes + info.bytes - kHalf);
+      SplitHalves(Load16(codes + b * kHalf), out + b * info.bytes + info.bytes - kHalf);
     }
     return;
   }
   if (type == kNVFP4) {
     for (uint64_t b = 0; b < blocks; ++b) {
-      for (uint32_t i = 0; i < 4; ++i) {
-        SplitHalves(codes + b * 32 + 8ULL * i, 8, out + b * info.bytes + 4 + 8ULL * i);
+      for (size_t half = 0; half < 32; half += kHalf) {
+        SplitSmallHalves(Load16(codes + b * 32 + half), out + b * info.bytes + 4 + half);
       }
     }
     return;
@@ -143,23 +166,30 @@ void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, co
   std::array<int, size_t{2}* kHalf> integers = {};
   for (uint64_t b = 0; b < blocks; ++b) {
     const int zero = over_minimum ? 0 : row.zero_points[b * 32 / scheme.group_size];
+    if (type == kQ8_0 && !IsNibble(scheme.code)) {
+      PutBytes(codes + b * block_codes, static_cast<uint8_t>(zero), out + b * info.bytes + 2);
+      continue;
+    }
     TakeIntegers(scheme, codes + b * block_codes, zero, integers.data());
     PutIntegers(type, integers.data(), out + b * info.bytes);
   }
+}
+
+bool IsInfinite(uint16_t half) {
+  return (half & 0x7FFFU) == 0x7C00U;
+}
+
+// Puts the same bytes at the start of every block of a group.
+template <typename Head>
+std::byte* PutHeads(Head head, uint64_t blocks, uint32_t stride, std::byte* out) {
+  for (uint64_t b = 0; b < blocks; ++b, out += stride) std::memcpy(out, &head, sizeof head);
+  return out;
 }
 
 Status NoScale(std::string_view type, float scale) {
   return Unsupported("", fmt::format("{} has no number for a scale", type))
       .Found(fmt::format("{}", scale))
       .Hint("--fallback dequantize stores the module as floats");
-}
-
-// The number of unsigned FP8 that is the scale under the global one.
-std::optional<uint8_t> UnsignedE4M3(const GlobalScale& global, float scale) {
-  const float below = BelowGlobal(global, scale);
-  const uint8_t bits = F32ToF8E4M3(below);
-  if ((bits & 0x80U) != 0 || bits == 0x7F || global.Apply(below) != scale) return std::nullopt;
-  return bits;
 }
 
 }  // namespace
@@ -190,25 +220,41 @@ RowPacker::RowPacker(GgmlType type, const Scheme& scheme, uint64_t k, const Glob
       scheme_(scheme),
       k_(k),
       global_(global),
-      row_bytes_(k / info_.block * info_.bytes) {}
+      row_bytes_(k / info_.block * info_.bytes),
+      below_global_(global.divides ? global.value : 1 / global.value) {
+  for (size_t bits = 0; bits < numbers_.size(); ++bits) {
+    numbers_[bits] = global.Apply(F8E4M3ToF32(static_cast<uint8_t>(bits)));
+  }
+}
 
-// The same bytes at the start of every block of a group.
+// The number of unsigned FP8 that is the scale under the global one. Nearly always a plain product
+// finds it.
+std::optional<uint8_t> RowPacker::UnsignedE4M3(float scale) const {
+  uint8_t bits = F32ToF8E4M3(scale * below_global_);
+  if (bits < numbers_.size() && numbers_[bits] == scale) return bits;
+  bits = F32ToF8E4M3(BelowGlobal(global_, scale));
+  if (bits < numbers_.size() && numbers_[bits] == scale) return bits;
+  return std::nullopt;
+}
+
 Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const {
   const bool has_minimum = type_ == kQ4_1 || type_ == kQ5_1;
-  const size_t bytes = has_minimum ? 4 : 2;
   const uint64_t group = std::min<uint64_t>(scheme_.group_size, k_);
-  for (uint64_t at = 0; at < k_; at += group) {
-    const float scale = row.scales[at / group];
-    const float minimum =
-        has_minimum ? -(static_cast<float>(row.zero_points[at / group]) * scale) : 0;
-    const std::array<uint16_t, 2> halves = {F32ToF16(scale), F32ToF16(minimum)};
-    if (std::isinf(F16ToF32(halves[0]))) return NoScale("f16", scale);
-    if (std::isinf(F16ToF32(halves[1]))) return NoScale("f16", minimum);
-    rounded.scales += F16ToF32(halves[0]) != scale ? 1U : 0U;
+  for (uint64_t g = 0, at = 0; at < k_; ++g, at += group) {
+    const float scale = row.scales[g];
+    const uint16_t half = F32ToF16(scale);
+    if (IsInfinite(half)) return NoScale("f16", scale);
+    rounded.scales += F16ToF32(half) != scale ? 1U : 0U;
+    const uint64_t blocks = std::min(group, k_ - at) / info_.block;
+    if (!has_minimum) {
+      out = PutHeads(half, blocks, info_.bytes, out);
+      continue;
+    }
+    const float minimum = -(static_cast<float>(row.zero_points[g]) * scale);
+    const std::array<uint16_t, 2> halves = {half, F32ToF16(minimum)};
+    if (IsInfinite(halves[1])) return NoScale("f16", minimum);
     rounded.minima += F16ToF32(halves[1]) != minimum ? 1U : 0U;
-    const uint64_t blocks = (std::min(group, k_ - at)) / info_.block;
-    for (uint64_t b = 0; b < blocks; ++b, out += info_.bytes)
-      std::memcpy(out, halves.data(), bytes);
+    out = PutHeads(halves, blocks, info_.bytes, out);
   }
   return {};
 }
@@ -226,7 +272,7 @@ Status RowPacker::Pack(const CodeRow& row, std::byte* out, Rounded& rounded) con
   }
   if (type_ == kNVFP4) {
     for (uint64_t g = 0; g < row.scales.size(); ++g) {
-      const std::optional<uint8_t> bits = UnsignedE4M3(global_, row.scales[g]);
+      const std::optional<uint8_t> bits = UnsignedE4M3(row.scales[g]);
       if (!bits) return NoScale("NVFP4", row.scales[g]);
       out[g / 4 * info_.bytes + g % 4] = static_cast<std::byte>(*bits);
     }

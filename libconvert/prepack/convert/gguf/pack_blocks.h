@@ -13,8 +13,10 @@
 //     NVFP4  4 bytes of unsigned E4M3, one for each 16 weights; then for each 16 of them 8 bytes,
 //            byte j of which holds code j and code j + 8
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -63,6 +65,7 @@ class RowPacker {
 
  private:
   Status PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const;
+  std::optional<uint8_t> UnsignedE4M3(float scale) const;
 
   GgmlType type_;
   const GgmlTypeInfo& info_;
@@ -70,6 +73,9 @@ class RowPacker {
   uint64_t k_;
   GlobalScale global_;
   uint64_t row_bytes_;
+  // Of NVFP4: about what a scale has to be multiplied with, and the scales that numbers mean.
+  float below_global_;
+  std::array<float, 0x7F> numbers_ = {};
 };
 
 }  // namespace prepack::gguf

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -175,6 +176,17 @@ void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, co
   }
 }
 
+// The nearest f16. `rounded` counts those that are another number: where they are normal, the bits
+// that get lost say so.
+uint16_t NarrowTo16(float value, uint64_t& rounded) {
+  constexpr uint32_t kLeastNormal = 0x38800000;  // 2^-14
+  const uint16_t half = F32ToF16(value);
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const bool normal = (bits & 0x7FFFFFFFU) >= kLeastNormal;
+  rounded += (normal ? (bits & 0x1FFFU) != 0 : F16ToF32(half) != value) ? 1U : 0U;
+  return half;
+}
+
 bool IsInfinite(uint16_t half) {
   return (half & 0x7FFFU) == 0x7C00U;
 }
@@ -242,18 +254,16 @@ Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounde
   const uint64_t group = std::min<uint64_t>(scheme_.group_size, k_);
   for (uint64_t g = 0, at = 0; at < k_; ++g, at += group) {
     const float scale = row.scales[g];
-    const uint16_t half = F32ToF16(scale);
+    const uint16_t half = NarrowTo16(scale, rounded.scales);
     if (IsInfinite(half)) return NoScale("f16", scale);
-    rounded.scales += F16ToF32(half) != scale ? 1U : 0U;
     const uint64_t blocks = std::min(group, k_ - at) / info_.block;
     if (!has_minimum) {
       out = PutHeads(half, blocks, info_.bytes, out);
       continue;
     }
     const float minimum = -(static_cast<float>(row.zero_points[g]) * scale);
-    const std::array<uint16_t, 2> halves = {half, F32ToF16(minimum)};
+    const std::array<uint16_t, 2> halves = {half, NarrowTo16(minimum, rounded.minima)};
     if (IsInfinite(halves[1])) return NoScale("f16", minimum);
-    rounded.minima += F16ToF32(halves[1]) != minimum ? 1U : 0U;
     out = PutHeads(halves, blocks, info_.bytes, out);
   }
   return {};

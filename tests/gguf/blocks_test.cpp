@@ -48,7 +48,8 @@ TEST_CASE("blocks are decoded as the Python package gguf decodes them") {
     seen.insert(gguf::InfoOf(tensor.type).name);
   }
   CHECK(seen == std::set<std::string_view>{"F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
-                                           "Q8_0", "Q6_K", "MXFP4", "NVFP4"});
+                                           "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4",
+                                           "NVFP4"});
 }
 
 // What the package says of block lengths and bytes: GGML_QUANT_SIZES.
@@ -95,14 +96,17 @@ TEST_CASE("a block comes apart into codes, scales and a minimum") {
   const gguf::Block block = gguf::DecodeBlock(GgmlType::kQ4_1, bytes.data());
   CHECK(block.group == 32);
   CHECK(block.scales[0] == 1);
-  CHECK(block.minimum == -2);
+  CHECK(block.minima[0] == -2);
   CHECK(block.codes[0] == 1);
   CHECK(block.codes[16] == 15);
   // E2M1 of 1.5, and its negative zero, which ggml does not know.
   CHECK(gguf::CodeValue(GgmlType::kMXFP4, 3) == 3);
   CHECK_FALSE(std::signbit(gguf::CodeValue(GgmlType::kNVFP4, 8)));
   CHECK(gguf::CodeValue(GgmlType::kQ8_0, -128) == -128);
-  CHECK_FALSE(gguf::IsDecoded(GgmlType::kQ4_K));
+  CHECK_FALSE(gguf::IsDecoded(GgmlType::kIQ4_XS));
+  CHECK_FALSE(gguf::IsDecoded(GgmlType::kTQ2_0));
+  CHECK(gguf::HasMinima(GgmlType::kQ2_K));
+  CHECK_FALSE(gguf::HasMinima(GgmlType::kQ3_K));
   CHECK_FALSE(gguf::HasCodes(GgmlType::kBF16));
 }
 

@@ -65,6 +65,76 @@ void DecodeQ6K(const uint8_t* bytes, Block& block) {
   block.group = 16;
 }
 
+// 64 bytes from `bytes`, each with two low bits of four weights that are 32 apart.
+void TakePairs(const uint8_t* bytes, int16_t* codes) {
+  for (uint32_t i = 0; i < 256; ++i) {
+    codes[i] = static_cast<int16_t>(bytes[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3);
+  }
+}
+
+// 16 bytes with a scale and a minimum of four bits each, 64 of two bits, and what both multiply.
+void DecodeQ2K(const uint8_t* bytes, Block& block) {
+  TakePairs(bytes + 16, block.codes.data());
+  for (uint32_t i = 0; i < 16; ++i) {
+    block.scales[i] = HalfAt(bytes + 80) * static_cast<float>(bytes[i] & 15);
+    block.minima[i] = -(HalfAt(bytes + 82) * static_cast<float>(bytes[i] >> 4));
+  }
+  block.group = 16;
+}
+
+// 32 bytes of third bits (a bit that is not set takes 4 off), 64 of two low bits, 12 of scales, and
+// the scale of these. Of the 16 scales, of 6 bits and 32 too large, four bits lie in nibbles of the
+// first 8 bytes, and two in the last 4.
+void DecodeQ3K(const uint8_t* bytes, Block& block) {
+  TakePairs(bytes + 32, block.codes.data());
+  for (uint32_t i = 0; i < 256; ++i) {
+    if ((bytes[i % 32] >> (i / 32) & 1) == 0) block.codes[i] -= 4;
+  }
+  const uint8_t* scales = bytes + 96;
+  for (uint32_t i = 0; i < 16; ++i) {
+    const int low = scales[i % 8] >> (i / 8 * 4) & 15;
+    const int high = scales[8 + i % 4] >> (i / 4 * 2) & 3;
+    block.scales[i] = HalfAt(bytes + 108) * static_cast<float>((low | high << 4) - 32);
+  }
+  block.group = 16;
+}
+
+// Of Q4_K and Q5_K: two halves, and 12 bytes with 8 scales and 8 minima of 6 bits. The first four
+// of each are the low bits of bytes; the others are nibbles, with two bits on top of those.
+void TakeScalesAndMinima(const uint8_t* bytes, Block& block) {
+  const uint8_t* scales = bytes + 4;
+  for (uint32_t i = 0; i < 8; ++i) {
+    int scale = scales[i] & 63;
+    int minimum = scales[i + 4] & 63;
+    if (i >= 4) {
+      scale = (scales[i + 4] & 15) | scales[i - 4] >> 6 << 4;
+      minimum = scales[i + 4] >> 4 | scales[i] >> 6 << 4;
+    }
+    block.scales[i] = HalfAt(bytes) * static_cast<float>(scale);
+    block.minima[i] = -(HalfAt(bytes + 2) * static_cast<float>(minimum));
+  }
+  block.group = 32;
+}
+
+void DecodeQ4K(const uint8_t* bytes, Block& block) {
+  TakeScalesAndMinima(bytes, block);
+  for (uint32_t i = 0; i < 4; ++i) {
+    TakeNibbles(bytes + 16 + 32ULL * i, 32, 0, block.codes.data() + 64ULL * i);
+  }
+}
+
+// As Q4_K, with 32 bytes of fifth bits in between.
+void DecodeQ5K(const uint8_t* bytes, Block& block) {
+  TakeScalesAndMinima(bytes, block);
+  const uint8_t* fifth = bytes + 16;
+  for (uint32_t i = 0; i < 4; ++i) {
+    TakeNibbles(bytes + 48 + 32ULL * i, 32, 0, block.codes.data() + 64ULL * i);
+  }
+  for (uint32_t i = 0; i < 256; ++i) {
+    block.codes[i] = static_cast<int16_t>(block.codes[i] | (fifth[i % 32] >> (i / 32) & 1) << 4);
+  }
+}
+
 // Half of 2^(bits − 127), of which the two smallest are subnormal.
 float HalfOfE8M0(uint8_t bits) {
   return std::bit_cast<float>(bits < 2 ? 0x00200000U << bits
@@ -98,10 +168,10 @@ void DecodeOneScale(GgmlType type, const uint8_t* bytes, Block& block) {
     case kQ5_0:
       return TakeFiveBits(bytes + 2, bytes + 6, 16, codes);
     case kQ4_1:
-      block.minimum = HalfAt(bytes + 2);
+      block.minima[0] = HalfAt(bytes + 2);
       return TakeNibbles(bytes + 4, kHalf, 0, codes);
     case kQ5_1:
-      block.minimum = HalfAt(bytes + 2);
+      block.minima[0] = HalfAt(bytes + 2);
       return TakeFiveBits(bytes + 4, bytes + 8, 0, codes);
     default:
       return DecodeQ8(bytes + 2, block);
@@ -136,6 +206,10 @@ bool HasCodes(GgmlType type) {
     case kQ5_0:
     case kQ5_1:
     case kQ8_0:
+    case kQ2_K:
+    case kQ3_K:
+    case kQ4_K:
+    case kQ5_K:
     case kQ6_K:
     case kMXFP4:
     case kNVFP4:
@@ -143,6 +217,10 @@ bool HasCodes(GgmlType type) {
     default:
       return false;
   }
+}
+
+bool HasMinima(GgmlType type) {
+  return type == kQ4_1 || type == kQ5_1 || type == kQ2_K || type == kQ4_K || type == kQ5_K;
 }
 
 bool IsDecoded(GgmlType type) {
@@ -155,17 +233,34 @@ float CodeValue(GgmlType type, int16_t code) {
 }
 
 Block DecodeBlock(GgmlType type, const std::byte* bytes) {
+  const uint8_t* raw = U8(bytes);
   Block block;
   block.group = InfoOf(type).block;
-  if (type == kQ6_K) {
-    DecodeQ6K(U8(bytes), block);
-  } else if (type == kNVFP4) {
-    DecodeNVFP4(U8(bytes), block);
-  } else if (type == kMXFP4) {
-    block.scales[0] = HalfOfE8M0(U8(bytes)[0]);
-    TakeNibbles(U8(bytes) + 1, kHalf, 0, block.codes.data());
-  } else {
-    DecodeOneScale(type, U8(bytes), block);
+  switch (type) {
+    case kQ2_K:
+      DecodeQ2K(raw, block);
+      break;
+    case kQ3_K:
+      DecodeQ3K(raw, block);
+      break;
+    case kQ4_K:
+      DecodeQ4K(raw, block);
+      break;
+    case kQ5_K:
+      DecodeQ5K(raw, block);
+      break;
+    case kQ6_K:
+      DecodeQ6K(raw, block);
+      break;
+    case kNVFP4:
+      DecodeNVFP4(raw, block);
+      break;
+    case kMXFP4:
+      block.scales[0] = HalfOfE8M0(raw[0]);
+      TakeNibbles(raw + 1, kHalf, 0, block.codes.data());
+      break;
+    default:
+      DecodeOneScale(type, raw, block);
   }
   return block;
 }
@@ -173,13 +268,14 @@ Block DecodeBlock(GgmlType type, const std::byte* bytes) {
 void Dequantize(GgmlType type, std::span<const std::byte> bytes, std::span<float> weights) {
   if (IsFloat16or32(type)) return DequantizeFloats(type, U8(bytes.data()), weights);
   const GgmlTypeInfo& info = InfoOf(type);
-  const bool has_minimum = type == kQ4_1 || type == kQ5_1;
+  const bool has_minima = HasMinima(type);
   for (size_t i = 0; i < weights.size() / info.block; ++i) {
     const Block block = DecodeBlock(type, bytes.data() + i * info.bytes);
     for (size_t j = 0; j < info.block; ++j) {
-      const float product = CodeValue(type, block.codes[j]) * block.scales[j / block.group];
+      const size_t group = j / block.group;
+      const float product = CodeValue(type, block.codes[j]) * block.scales[group];
       // −0 stays, where there is nothing to add.
-      weights[i * info.block + j] = has_minimum ? product + block.minimum : product;
+      weights[i * info.block + j] = has_minima ? product + block.minima[group] : product;
     }
   }
 }

@@ -1,9 +1,8 @@
 #ifndef PREPACK_GGUF_BLOCKS_H_
 #define PREPACK_GGUF_BLOCKS_H_
 
-// The blocks of those types of ggml that hold a grid exactly: codes, scales and a minimum. Types
-// whose scales are quantized themselves with minima (Q2_K, Q4_K …) or whose codes are entries of
-// tables (IQ…) are not among them.
+// The blocks of those types of ggml that hold a grid exactly: codes, scales and minima. Types whose
+// codes are entries of tables (IQ…) are not among them.
 
 #include <array>
 #include <cstddef>
@@ -14,19 +13,23 @@
 
 namespace prepack::gguf {
 
-// Can it be decoded here? Floats are, and Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q6_K, MXFP4 and NVFP4.
+// Can it be decoded here? Floats are, and Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, MXFP4 and
+// NVFP4.
 bool IsDecoded(GgmlType type);
 // Of these, one of those that have codes.
 bool HasCodes(GgmlType type);
+// Of those, one that adds minima.
+bool HasMinima(GgmlType type);
 
-// Weight i is CodeValue(type, codes[i]) · scales[i / group] + minimum, in f32, as ggml computes it.
+// Weight i is CodeValue(type, codes[i]) · scales[i / group] + minima[i / group], in f32, as ggml
+// computes it.
 struct Block {
   // Integers, with their sign where the type has no minimum; of MXFP4 and NVFP4 the four bits of
   // E2M1.
   std::array<int16_t, 256> codes = {};
   std::array<float, 16> scales = {};
-  float minimum = 0;
-  uint32_t group = 0;  // weights that share a scale
+  std::array<float, 16> minima = {};
+  uint32_t group = 0;  // weights that share a scale and a minimum
 };
 
 // What a code multiplies its scale with: itself; of MXFP4 and NVFP4 twice the number that E2M1

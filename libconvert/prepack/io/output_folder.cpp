@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPartialSuffix = "prepack-partial";
-constexpr std::string_view kLockSuffix = "prepack-lock";
 constexpr std::string_view kJournalSuffix = "prepack-journal";
 constexpr std::string_view kOldSuffix = "prepack-old";
 
@@ -49,15 +48,6 @@ Result<fs::path> ResolveFinalPath(const fs::path& given) {
                  "does not name a folder to create")
         .Hint("Give the output folder a name");
   }
-
-  const fs::path parent = path.parent_path();
-  PREPACK_TRY_ASSIGN(const std::optional<struct stat> info, LookAt(parent));
-  if (!info) {
-    return SystemError(parent.string(), "the parent folder of the output does not exist", ENOENT)
-        .Hint(fmt::format("Create it first: mkdir -p '{}'", parent.string()));
-  }
-  if (!S_ISDIR(info->st_mode))
-    return SystemError(parent.string(), "cannot create the output in it", ENOTDIR);
   return path;
 }
 
@@ -86,41 +76,6 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
   return {};
 }
 
-// Does `path` still name the file that is open as `fd`?
-Result<bool> IsSameFile(int fd, const fs::path& path) {
-  struct stat open {};
-  if (const int result = posix::LookAtOpen(fd, open); result < 0) {
-    return SystemError(path.string(), "cannot examine it", -result);
-  }
-  PREPACK_TRY_ASSIGN(const std::optional<struct stat> named, LookAtLink(path));
-  return named && open.st_dev == named->st_dev && open.st_ino == named->st_ino;
-}
-
-// Makes and locks the lock file; its descriptor. The holder removes the file when done, so a lock
-// may turn out to be one on a file that is gone: then it protects nothing, and we try again.
-Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
-  constexpr int kAttempts = 100;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW;
-    int fd = posix::Open(lock_path, kFlags | O_EXCL, 0666);
-    const bool is_new = fd >= 0;
-    if (fd == -EEXIST) fd = posix::Open(lock_path, kFlags, 0666);
-    if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
-    const int result = posix::TryLock(fd);
-    const Result<bool> taken =
-        result >= 0 ? IsSameFile(fd, lock_path)
-                    : SystemError(lock_path.string(), "cannot lock the output", -result);
-    if (taken.ok() && *taken) return fd;
-    ::close(fd);
-    if (taken.ok()) continue;
-    if (result == -EWOULDBLOCK) break;
-    if (is_new) posix::RemoveTree(lock_path);  // else it may be another's
-    return taken.status();
-  }
-  return Usage(final_path.string(), "another prepack is writing this output")
-      .Hint("Wait until it is done, or choose another output folder");
-}
-
 }  // namespace
 
 fs::path WithoutTrailingSlashes(fs::path folder) {
@@ -128,26 +83,26 @@ fs::path WithoutTrailingSlashes(fs::path folder) {
   return folder;
 }
 
-OutputFolder::OutputFolder(fs::path final_path, bool replace, Leftovers leftovers, int lock_fd)
+OutputFolder::OutputFolder(fs::path final_path, bool replace, Leftovers leftovers, OutputLock lock)
     : final_path_(std::move(final_path)),
       partial_path_(Sibling(kPartialSuffix)),
       replace_(replace),
       leftovers_(leftovers),
-      lock_fd_(lock_fd) {}
+      lock_(std::move(lock)) {}
 
 OutputFolder::OutputFolder(OutputFolder&& other) noexcept
     : final_path_(std::move(other.final_path_)),
       partial_path_(std::move(other.partial_path_)),
       replace_(other.replace_),
       leftovers_(other.leftovers_),
-      lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+      lock_(std::move(other.lock_)) {}
 
 OutputFolder& OutputFolder::operator=(OutputFolder&& other) noexcept {
   std::swap(final_path_, other.final_path_);
   std::swap(partial_path_, other.partial_path_);
   std::swap(replace_, other.replace_);
   std::swap(leftovers_, other.leftovers_);
-  std::swap(lock_fd_, other.lock_fd_);
+  std::swap(lock_, other.lock_);
   return *this;
 }
 
@@ -160,18 +115,16 @@ fs::path OutputFolder::journal_path() const {
 }
 
 fs::path OutputFolder::Sibling(std::string_view suffix) const {
-  return final_path_.parent_path() / fmt::format(".{}.{}", final_path_.filename().string(), suffix);
+  return HiddenSibling(final_path_, suffix);
 }
 
 Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool replace,
                                           Leftovers leftovers) {
   PREPACK_TRY_ASSIGN(fs::path resolved, ResolveFinalPath(final_path));
   const OrderlyEnd until_the_folder_has_its_own;
-  const fs::path lock_path =
-      resolved.parent_path() / fmt::format(".{}.{}", resolved.filename().string(), kLockSuffix);
-  PREPACK_TRY_ASSIGN(int lock, AcquireLock(lock_path, resolved));
+  PREPACK_TRY_ASSIGN(OutputLock lock, OutputLock::Take(resolved));
 
-  OutputFolder folder(std::move(resolved), replace, leftovers, lock);
+  OutputFolder folder(std::move(resolved), replace, leftovers, std::move(lock));
   PREPACK_TRY(folder.RemoveLeftovers());
   PREPACK_TRY(CheckFinalPath(folder.final_path_, replace));
   const int result = posix::MakeFolder(folder.partial_path_);
@@ -230,7 +183,7 @@ Status OutputFolder::Commit() {
                          -result);
     }
   }
-  RemoveLock();
+  lock_.Release();
   return {};
 }
 
@@ -269,18 +222,13 @@ Status OutputFolder::ReplaceInTwoSteps() {
 }
 
 void OutputFolder::Discard() noexcept {
-  if (lock_fd_ < 0) return;
+  if (!lock_.held()) return;
   // Nobody is left to tell about a failure here; the next Create removes what stays.
   if (leftovers_ == Leftovers::kRemove) {
     posix::RemoveTree(journal_path());
     posix::RemoveTree(partial_path_);
   }
-  RemoveLock();
-}
-
-void OutputFolder::RemoveLock() noexcept {
-  posix::RemoveTree(Sibling(kLockSuffix));
-  ::close(std::exchange(lock_fd_, -1));
+  lock_.Release();
 }
 
 }  // namespace prepack

@@ -14,7 +14,7 @@
 //                                       with it
 //   another prepack still writes there  Create refuses (the lock is held)
 //
-// The lock is a flock on a second sibling, `.NAME.prepack-lock`, removed at the end. Not on the
+// The lock (output_lock.h) is on a second sibling, `.NAME.prepack-lock`. Not on the
 // hidden folder itself: over NFS an exclusive flock needs a descriptor that is open for writing,
 // and no folder can be. Not a file inside it: that would become part of the output.
 //
@@ -33,6 +33,7 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/io/output_lock.h"
 
 namespace prepack {
 
@@ -71,21 +72,21 @@ class OutputFolder {
   Status Commit();
 
  private:
-  OutputFolder(std::filesystem::path final_path, bool replace, Leftovers leftovers, int lock_fd);
+  OutputFolder(std::filesystem::path final_path, bool replace, Leftovers leftovers,
+               OutputLock lock);
   std::filesystem::path Sibling(std::string_view suffix) const;
   Status PutOldBack();
   Status RemoveLeftovers();
   Status MoveIntoPlace();
   Status ReplaceInTwoSteps();
   void Discard() noexcept;
-  void RemoveLock() noexcept;
 
   OrderlyEnd orderly_end_;  // the first member, so that it outlives all that is to be cleaned up
   std::filesystem::path final_path_;
   std::filesystem::path partial_path_;
   bool replace_ = false;
   Leftovers leftovers_ = Leftovers::kRemove;
-  int lock_fd_ = -1;  // -1: moved from
+  OutputLock lock_;  // not held: moved from
 };
 
 }  // namespace prepack

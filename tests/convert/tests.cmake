@@ -4,6 +4,9 @@ prepack_add_tests(convert
   every_fault_test.cpp
   flush_test.cpp
   gguf/pack_blocks_test.cpp
+  gguf/pack_k_quants_test.cpp
+  gguf/quantize_test.cpp
+  gguf/sub_scales_test.cpp
   headers_only_test.cpp
   journal_test.cpp
   manifest_test.cpp

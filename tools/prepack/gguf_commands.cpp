@@ -1,6 +1,7 @@
 #include "gguf_commands.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdlib>
 #include <map>
@@ -10,8 +11,10 @@
 
 #include "json_reports.h"
 #include "prepack/base/text.h"
+#include "prepack/convert/gguf/manifest.h"
 #include "prepack/convert/gguf/plan.h"
 #include "prepack/doctor/python_packages.h"
+#include "prepack/gguf/blocks.h"
 #include "prepack/io/scratch_folder.h"
 #include "prepack/packed/packed_model.h"
 #include "table.h"
@@ -60,22 +63,25 @@ Result<std::filesystem::path> FindProgram(const std::string& given) {
       .Hint("Name one with --python that has torch and transformers");
 }
 
-Json RoundedJson(const gguf::Rounded& rounded) {
-  return {{"scales", rounded.scales}, {"minima", rounded.minima}, {"weights", rounded.weights}};
-}
+using NotHeldModules = std::map<std::string, gguf::NotHeld>;
 
-Json NotHeldJson(const std::vector<gguf::NotHeld>& modules) {
+// Those that became floats, or those that were quantized.
+Json NotHeldJson(const NotHeldModules& modules, bool quantized) {
   Json json = Json::object();
-  for (const gguf::NotHeld& module : modules) json[module.module] = module.why;
+  for (const auto& [module, held] : modules) {
+    if (quantized == (held.type == gguf::GgmlType::kQ8_0)) json[module] = held.why;
+  }
   return json;
 }
 
-std::string NotHeldText(const std::vector<gguf::NotHeld>& modules) {
-  std::map<std::string, size_t> reasons;
-  for (const gguf::NotHeld& module : modules) ++reasons[module.why];
+std::string NotHeldText(const NotHeldModules& modules) {
+  std::map<std::pair<gguf::GgmlType, std::string>, size_t> reasons;
+  for (const auto& [module, held] : modules) ++reasons[{held.type, held.why}];
   std::string text;
-  for (const auto& [why, count] : reasons) {
-    text += fmt::format("  {} become floats: {}\n", Plural(count, "module"), why);
+  for (const auto& [reason, count] : reasons) {
+    const bool quantized = reason.first == gguf::GgmlType::kQ8_0;
+    text += fmt::format("  {} {}: {}\n", Plural(count, "module"),
+                        quantized ? "quantized to Q8_0" : "stored as floats", reason.second);
   }
   return text;
 }
@@ -91,9 +97,11 @@ Json ReportJson(const gguf::ConvertReport& report, const std::string& source) {
   for (const auto& [type, count] : report.types) {
     json["types"][type] = {{"tensors", count.tensors}, {"bytes", count.bytes}};
   }
-  json["floats"] = NotHeldJson(report.floats);
+  json["floats"] = NotHeldJson(report.not_held, /*quantized=*/false);
+  json["quantized"] = NotHeldJson(report.not_held, /*quantized=*/true);
   json["rounded"] = Json::object();
-  for (const auto& [name, rounded] : report.rounded) json["rounded"][name] = RoundedJson(rounded);
+  for (const auto& [name, rounded] : report.rounded)
+    json["rounded"][name] = gguf::RoundedJson(rounded);
   json["left_out"] = report.left_out;
   json["source_bytes"] = report.source_bytes;
   json["output_bytes"] = report.output_bytes;
@@ -104,7 +112,14 @@ Json ReportJson(const gguf::ConvertReport& report, const std::string& source) {
 
 std::string RoundedText(const std::map<std::string, gguf::Rounded>& tensors) {
   gguf::Rounded all;
-  for (const auto& [name, rounded] : tensors) all.Add(rounded);
+  size_t count_quantized = 0;
+  auto worst = tensors.end();
+  for (auto it = tensors.begin(); it != tensors.end(); ++it) {
+    all.Add(it->second);
+    if (it->second.quantized == 0) continue;
+    ++count_quantized;
+    if (worst == tensors.end() || it->second.sqnr() < worst->second.sqnr()) worst = it;
+  }
   std::string text;
   const auto add = [&](uint64_t count, std::string_view what) {
     if (count != 0) text += fmt::format("  rounded: {} {}\n", count, what);
@@ -113,6 +128,11 @@ std::string RoundedText(const std::map<std::string, gguf::Rounded>& tensors) {
   add(all.minima,
       "minima of groups, to f16 (--exact stores these modules as Q5_0, without minima)");
   add(all.weights, "weights, to 16 bits (--exact stores them as F32)");
+  if (all.quantized != 0) {
+    text += fmt::format("  quantized: {} weights in {}, {:.1f} dB; at worst {:.1f} dB, {}\n",
+                        all.quantized, Plural(count_quantized, "tensor"), all.sqnr(),
+                        worst->second.sqnr(), Printable(worst->first));
+  }
   return text.empty() ? "  nothing was rounded: all weights are those of the source\n" : text;
 }
 
@@ -122,7 +142,7 @@ std::string ReportText(const gguf::ConvertReport& report) {
   for (const auto& [type, count] : report.types) {
     text += fmt::format("  {:>5} × {:<6} {:>10}\n", count.tensors, type, HumanBytes(count.bytes));
   }
-  text += NotHeldText(report.floats) + RoundedText(report.rounded);
+  text += NotHeldText(report.not_held) + RoundedText(report.rounded);
   text += fmt::format("  {} in, {} out in {}\n", HumanBytes(report.source_bytes),
                       HumanBytes(report.output_bytes), Plural(report.files, "file"));
   return text + FindingsText(report.findings);
@@ -133,17 +153,53 @@ std::string_view RowsFrom(const gguf::Plan& plan, const gguf::PlannedTensor& ten
   return plan.sources.sources[tensor.rows.front().source].name;
 }
 
+// What the rows are in the checkpoint: their scheme, or the dtype of a plain tensor.
+std::string SchemeText(const gguf::Plan& plan, const gguf::PlannedTensor& tensor) {
+  if (tensor.rows.empty()) return "";
+  const gguf::Source& source = plan.sources.sources[tensor.rows.front().source];
+  if (source.plain != nullptr) return std::string(DTypeName(source.plain->dtype));
+  return DescribeScheme(source.modules.front()->scheme());
+}
+
+// Why a smaller type was not taken, if one has the codes.
+std::string WhyLarger(const gguf::Plan& plan, const gguf::PlannedTensor& tensor) {
+  if (tensor.rows.empty() || !gguf::HasCodes(tensor.type)) return "";
+  const gguf::Source& source = plan.sources.sources[tensor.rows.front().source];
+  return source.types.empty() ? "" : source.why;
+}
+
+std::string LargerText(const gguf::Plan& plan) {
+  std::map<std::pair<gguf::GgmlType, std::string>, size_t> reasons;
+  for (const gguf::PlannedTensor& tensor : plan.tensors) {
+    const std::string why = WhyLarger(plan, tensor);
+    if (!why.empty()) ++reasons[{tensor.type, why}];
+  }
+  std::string text;
+  for (const auto& [reason, count] : reasons) {
+    text += fmt::format("  {} × {} and nothing smaller: {}\n", count,
+                        gguf::InfoOf(reason.first).name, reason.second);
+  }
+  return text;
+}
+
 std::string PlanText(const gguf::Plan& plan) {
-  Table table({{"tensor"}, {"type"}, {"dimensions"}, {"size", Align::kRight}, {"from"}});
+  Table table({{"tensor"},
+               {"type"},
+               {"dimensions"},
+               {"size", Align::kRight},
+               {"from"},
+               {"which is"},
+               {"may be rounded"}});
   for (const gguf::PlannedTensor& tensor : plan.tensors) {
     const size_t pieces = tensor.rows.size();
     std::string from = Printable(RowsFrom(plan, tensor));
     if (pieces > 1) from += fmt::format(" and {} more", pieces - 1);
     table.AddRow({Printable(tensor.name), std::string(InfoOf(tensor.type).name),
                   ShapeText({tensor.dims.begin(), tensor.dims.size()}), HumanBytes(tensor.bytes()),
-                  std::move(from)});
+                  std::move(from), SchemeText(plan, tensor),
+                  fmt::format("{}", fmt::join(tensor.rounds, ", "))});
   }
-  return table.Render() + NotHeldText(plan.sources.not_held) +
+  return table.Render() + LargerText(plan) + NotHeldText(plan.sources.not_held) +
          fmt::format("\n{} for {}, {}{}\n", Plural(plan.tensors.size(), "tensor"),
                      plan.converter_class, HumanBytes(plan.tensor_bytes()),
                      plan.has_tokenizer ? "" : "; without a tokenizer");
@@ -154,7 +210,8 @@ Json PlanJson(const gguf::Plan& plan, const std::string& source) {
   json["source"] = source;
   json["converter_class"] = plan.converter_class;
   json["tokenizer"] = plan.has_tokenizer;
-  json["floats"] = NotHeldJson(plan.sources.not_held);
+  json["floats"] = NotHeldJson(plan.sources.not_held, /*quantized=*/false);
+  json["quantized"] = NotHeldJson(plan.sources.not_held, /*quantized=*/true);
   json["left_out"] = plan.sources.left_out;
   json["bytes"] = plan.tensor_bytes();
   json["tensors"] = Json::array();
@@ -164,7 +221,12 @@ Json PlanJson(const gguf::Plan& plan, const std::string& source) {
                                {"dims", std::vector(tensor.dims.begin(), tensor.dims.end())},
                                {"bytes", tensor.bytes()},
                                {"origin", RowsFrom(plan, tensor)},
-                               {"pieces", tensor.rows.size()}});
+                               {"scheme", SchemeText(plan, tensor)},
+                               {"pieces", tensor.rows.size()},
+                               {"may_round", tensor.rounds}});
+    if (std::string why = WhyLarger(plan, tensor); !why.empty()) {
+      json["tensors"].back()["why"] = std::move(why);
+    }
   }
   return json;
 }
@@ -220,7 +282,12 @@ Result<gguf::PlanOptions> GgufFlags::ToOptions(const std::string& source,
   PREPACK_TRY_ASSIGN(options.llama_cpp, FindLlamaCpp(llama_cpp));
   PREPACK_TRY_ASSIGN(options.python, FindProgram(python));
   options.exact = exact;
-  options.dequantize = flags.fallback == "dequantize";
+  if (flags.fallback == "dequantize") options.if_not_held = gguf::IfNotHeld::kFloats;
+  if (flags.fallback == "q8_0") options.if_not_held = gguf::IfNotHeld::kQ8_0;
+  if (exact && options.if_not_held == gguf::IfNotHeld::kQ8_0) {
+    return Usage("--fallback q8_0", "it quantizes weights, and --exact changes none")
+        .Hint("--fallback dequantize with --exact stores such modules as F32");
+  }
   options.tokenizer = !no_tokenizer;
   options.trust_code = trust_remote_code;
   PREPACK_TRY_ASSIGN(options.accepted,

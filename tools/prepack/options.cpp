@@ -111,10 +111,12 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->type_name("[PATTERN=]SCHEME")
       ->allow_extra_args(false);
   command
-      .add_option("--fallback", fallback,
-                  "What to do with a module that no layout takes: keep it as stored, dequantize it "
-                  "to bf16, or stop with an error")
-      ->check(CLI::IsMember({"keep", "dequantize", "error"}))
+      .add_option(
+          "--fallback", fallback,
+          "What to do with a module that no layout takes: keep it as stored, dequantize it "
+          "to bf16, or stop with an error (for gguf the default); for gguf also q8_0, which "
+          "quantizes it to 8 bits")
+      ->check(CLI::IsMember({"keep", "dequantize", "error", "q8_0"}))
       ->capture_default_str()
       ->type_name("WHAT");
   command
@@ -169,6 +171,10 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
     }
     PREPACK_TRY_ASSIGN(SchemeChoice choice, ParseSchemeChoice(text));
     options.schemes.push_back(std::move(choice));
+  }
+  if (fallback == "q8_0") {
+    return Usage("--fallback q8_0",
+                 "this is for --target gguf only: other targets quantize nothing");
   }
   if (fallback == "dequantize") options.fallback = Fallback::kDequantize;
   if (fallback == "error") options.fallback = Fallback::kError;

@@ -140,8 +140,7 @@ class GgufVerification {
     report_.source = path->string();
     PREPACK_TRY_ASSIGN(const Checkpoint source, Checkpoint::Open(*path));
     PREPACK_TRY_ASSIGN(const QuantizedModel model, ReadSourceModel(source));
-    PREPACK_TRY_ASSIGN(const gguf::Sources sources,
-                       gguf::FindSources(source, model, {.dequantize = true}));
+    PREPACK_TRY_ASSIGN(const gguf::Sources sources, gguf::FindSources(source, model));
     PREPACK_TRY_ASSIGN(const SecondDecoder decoder,
                        SecondDecoder::Make(source, manifest_.source_format));
     GgufTruth truth{.source = source, .decoder = decoder, .sources = {}};

@@ -20,6 +20,12 @@ constexpr float kHalf = 0x1p-11F;
 constexpr float kBrain = 0x1p-8F;
 constexpr float kSingle = 0x1p-22F;
 
+float Largest(std::span<const float> weights) {
+  float largest = 0;
+  for (const float weight : weights) largest = std::max(largest, std::abs(weight));
+  return largest;
+}
+
 }  // namespace
 
 void WeightCounts::Add(WeightCounts other) {
@@ -141,7 +147,8 @@ Status GgufComparison::ReadSource(const gguf::Source& source, uint64_t n0, uint6
   return {};
 }
 
-// How far a weight may be off, where `largest` is the largest of its row.
+// How far a weight may be off, where `largest` is the largest of its row; of one that was
+// quantized, of its block.
 float GgufComparison::Bound(float expected, float largest) const {
   const float magnitude = std::abs(expected);
   switch (tensor_.type) {
@@ -155,6 +162,10 @@ float GgufComparison::Bound(float expected, float largest) const {
       return kHalf * magnitude;
     case GgmlType::kNVFP4:
       return kSingle * magnitude;
+    case GgmlType::kQ8_0:
+      // Half a step, and the rounding of the step to f16, below whose numbers it may be.
+      if (record_.rounded.quantized != 0) return largest * (0.501F / 127 + kHalf) + 0x1p-18F;
+      [[fallthrough]];
     default:
       return record_.rounded.scales != 0 ? kHalf * magnitude : 0;
   }
@@ -164,9 +175,11 @@ void GgufComparison::CompareRow(const gguf::PlacedRow& row, std::span<const floa
                                 std::span<const float> expected, WeightCounts& counts) const {
   const float factor =
       factors_.empty() ? 1 : factors_[row.index / (rows_.rows() / factors_.size())];
+  const bool quantized = record_.rounded.quantized != 0;
+  const uint64_t near = quantized ? gguf::InfoOf(tensor_.type).block : columns_;
   float largest = 0;
-  for (const float weight : expected) largest = std::max(largest, std::abs(weight));
   for (uint64_t k = 0; k < columns_; ++k) {
+    if (k % near == 0) largest = Largest(expected.subspan(k, near));
     const float weight = weights[k] * factor;
     if (weight == expected[k]) {
       ++counts.identical;

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "catch.h"
+#include "convert/gguf/random_row.h"
 #include "prepack/base/float_convert.h"
 #include "prepack/base/random.h"
 #include "prepack/gguf/blocks.h"
-#include "prepack/model/dequantized_linear.h"
-#include "prepack/model/panel.h"
 #include "status_matchers.h"
 #include "test_seed.h"
 
@@ -20,58 +19,12 @@ namespace {
 using gguf::GgmlType;
 using enum gguf::GgmlType;
 
-Scheme IntegerScheme(CodeType code, uint32_t bits, uint64_t group, bool symmetric) {
-  return {.code = code,
-          .bits = bits,
-          .granularity = Granularity::kGroup,
-          .group_size = group,
-          .symmetric = symmetric};
-}
-
 Scheme Fp4Scheme(uint64_t group) {
   return {.code = CodeType::kF4E2M1,
           .bits = 4,
           .granularity = Granularity::kGroup,
           .group_size = group};
 }
-
-// A row of random codes, in the form of a panel, with scales that every type holds exactly.
-struct RandomRow {
-  RandomRow(const Scheme& scheme, uint64_t k, SplitMix64& random)
-      : codes(PanelRowBytes(scheme.code, k)) {
-    for (uint64_t i = 0; i < k; ++i) {
-      uint64_t code = random.Below(uint64_t{1} << scheme.bits);
-      if (scheme.code == CodeType::kS8) code -= uint64_t{1} << (scheme.bits - 1);
-      const auto byte = static_cast<std::byte>(code & (IsNibble(scheme.code) ? 15U : 255U));
-      if (IsNibble(scheme.code)) {
-        codes[i / 2] |= byte << (4 * (i % 2));
-      } else {
-        codes[i] = byte;
-      }
-    }
-    for (uint64_t g = 0; g * scheme.group_size < k; ++g) {
-      const auto exponent = static_cast<int>(random.Below(6));
-      scales.push_back(std::ldexp(1.0F, exponent - 8));
-      zero_points.push_back(scheme.symmetric ? ZeroOfSymmetric(scheme)
-                                             : static_cast<uint8_t>(random.Below(16)));
-    }
-  }
-
-  float Weight(const Scheme& scheme, uint64_t k) const {
-    const uint8_t code =
-        PanelCode(scheme.code, codes, codes.size() * 8 / CodeBits(scheme.code), 0, k);
-    const uint64_t g = k / scheme.group_size;
-    return (CodeValues(scheme.code)[code] - static_cast<float>(zero_points[g])) * scales[g];
-  }
-
-  gguf::CodeRow row() const {
-    return {.codes = codes, .scales = scales, .zero_points = zero_points};
-  }
-
-  std::vector<std::byte> codes;
-  std::vector<float> scales;
-  std::vector<uint8_t> zero_points;
-};
 
 void CheckHolds(GgmlType type, const Scheme& scheme, uint64_t k, SplitMix64& random) {
   INFO(gguf::InfoOf(type).name << " " << DescribeScheme(scheme) << ", K = " << k);
@@ -120,7 +73,13 @@ TEST_CASE("what a type does not hold, and why") {
   CHECK(why(kQ8_0, IntegerScheme(CodeType::kU8, 8, 32, false), 64) ==
         "the weights are integers from -255 to 255, and Q8_0 holds -128 to 127");
   CHECK(why(kQ4_0, IntegerScheme(CodeType::kU4, 4, 16, true), 64) ==
-        "groups of 16 are no multiple of 32, the block of Q4_0");
+        "groups of 16 are no multiple of 32, those of Q4_0");
+  CHECK(why(kQ6_K, IntegerScheme(CodeType::kU8, 6, 24, true), 768) ==
+        "groups of 24 are no multiple of 16, those of Q6_K");
+  CHECK(why(kQ3_K, IntegerScheme(CodeType::kU4, 3, 128, true), 384) ==
+        "K = 384 is no multiple of 256, the block of Q3_K");
+  CHECK(why(kQ6_K, IntegerScheme(CodeType::kU8, 6, 128, false), 256) ==
+        "the weights are integers from -63 to 63, and Q6_K holds -32 to 31");
   CHECK(why(kQ4_0, IntegerScheme(CodeType::kU4, 4, 48, true), 48) ==
         "K = 48 is no multiple of 32, the block of Q4_0");
   CHECK(why(kQ5_1, IntegerScheme(CodeType::kS8, 5, 32, true), 64) ==
@@ -128,7 +87,8 @@ TEST_CASE("what a type does not hold, and why") {
   CHECK(why(kNVFP4, Fp4Scheme(32), 64) == "NVFP4 holds FP4 in groups of 16");
   CHECK(why(kNVFP4, Fp4Scheme(16), 96) == "K = 96 is no multiple of 64, the block of NVFP4");
   CHECK(why(kQ8_0, Fp4Scheme(32), 64) == "Q8_0 holds integers");
-  CHECK(why(kQ6_K, IntegerScheme(CodeType::kU8, 6, 32, true), 256) == "prepack does not pack Q6_K");
+  CHECK(why(kIQ4_XS, IntegerScheme(CodeType::kU8, 4, 32, true), 256) ==
+        "prepack does not pack IQ4_XS");
 }
 
 // 1/3 has no exact number in f16; 0.5 has one.

@@ -64,7 +64,7 @@ class Conversion {
                          .converter_class = plan_.converter_class,
                          .has_tokenizer = plan_.has_tokenizer,
                          .types = {},
-                         .floats = plan_.sources.not_held,
+                         .not_held = plan_.sources.not_held,
                          .rounded = {},
                          .left_out = plan_.sources.left_out,
                          .source_bytes = checkpoint_.total_bytes(),

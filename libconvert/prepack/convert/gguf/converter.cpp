@@ -105,6 +105,8 @@ class Asking {
                                     Quoted(source.name), ShapeOf(source), source.transposed);
     if (!source.types.empty()) {
       entry += fmt::format(R"(, "type": "{}")", InfoOf(source.types.front()).name);
+    } else if (options_.if_not_held == IfNotHeld::kQ8_0) {
+      entry += R"(, "type": "Q8_0")";
     }
     if (const auto floats = floats_.find(source.name); floats != floats_.end()) {
       entry += fmt::format(R"(, "dtype": "F32", "file": {}, "offset": 0)",

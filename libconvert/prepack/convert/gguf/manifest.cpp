@@ -27,11 +27,7 @@ Json RowsJson(const Manifest& manifest, const ManifestTensor& tensor) {
 Json TensorJson(const Manifest& manifest, const ManifestTensor& tensor) {
   Json json = {{"type", InfoOf(tensor.type).name}, {"hash", tensor.hash.Hex()}};
   if (!tensor.rows.empty()) json["rows"] = RowsJson(manifest, tensor);
-  if (tensor.rounded.any()) {
-    json["rounded"] = {{"scales", tensor.rounded.scales},
-                       {"minima", tensor.rounded.minima},
-                       {"weights", tensor.rounded.weights}};
-  }
+  if (tensor.rounded.any()) json["rounded"] = RoundedJson(tensor.rounded);
   return json;
 }
 
@@ -79,6 +75,7 @@ class ManifestReader {
       tensor.rounded = {.scales = rounded.Uint("scales"),
                         .minima = rounded.Uint("minima"),
                         .weights = rounded.Uint("weights")};
+      if (rounded.Has("quantized")) tensor.rounded.quantized = rounded.Uint("quantized");
     }
     manifest_.tensors.emplace(name, std::move(tensor));
   }
@@ -120,6 +117,17 @@ std::filesystem::path ManifestOf(const std::filesystem::path& file) {
   }
   const std::string_view rest = stem.size() == name.size() ? "" : ".gguf";
   return file.parent_path() / fmt::format("{}{}.prepack.json", stem, rest);
+}
+
+// Where no weight was changed, JSON has no number for the ratio: it is null.
+Json RoundedJson(const Rounded& rounded) {
+  Json json = {
+      {"scales", rounded.scales}, {"minima", rounded.minima}, {"weights", rounded.weights}};
+  if (rounded.quantized != 0) {
+    json["quantized"] = rounded.quantized;
+    json["sqnr_db"] = rounded.sqnr();
+  }
+  return json;
 }
 
 std::string ManifestText(const Manifest& manifest) {

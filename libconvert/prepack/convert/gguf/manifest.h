@@ -11,6 +11,7 @@
 
 #include "prepack/base/hash.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json.h"
 #include "prepack/convert/gguf/pack_blocks.h"
 #include "prepack/convert/gguf/rows.h"
 #include "prepack/gguf/ggml_types.h"
@@ -35,6 +36,9 @@ struct Manifest {
 
 // "model.gguf.prepack.json"; of any of several files, that of all: without -00001-of-00003.
 std::filesystem::path ManifestOf(const std::filesystem::path& file);
+
+// As manifests and reports have it.
+Json RoundedJson(const Rounded& rounded);
 
 std::string ManifestText(const Manifest& manifest);
 // kMalformed when it is none, or when its hash is not `hash`.

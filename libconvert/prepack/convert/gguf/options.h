@@ -1,11 +1,19 @@
 #ifndef PREPACK_CONVERT_GGUF_OPTIONS_H_
 #define PREPACK_CONVERT_GGUF_OPTIONS_H_
 
+#include <cstdint>
 #include <filesystem>
 
 #include "prepack/formats/accepted.h"
 
 namespace prepack::gguf {
+
+// What becomes of a module that no type holds.
+enum class IfNotHeld : uint8_t {
+  kRefuse,
+  kFloats,  // BF16; if nothing may be rounded, F32
+  kQ8_0,    // it is quantized, to blocks of 32 with 8 bits; not if nothing may be rounded
+};
 
 // What decides the contents of a GGUF file.
 struct PlanOptions {
@@ -15,8 +23,7 @@ struct PlanOptions {
   // Nothing is rounded: types that hold everything are taken, and where a scale would have to be
   // rounded nevertheless, the conversion fails.
   bool exact = false;
-  // A module that no type holds becomes floats; else it is refused.
-  bool dequantize = false;
+  IfNotHeld if_not_held = IfNotHeld::kRefuse;
   bool tokenizer = true;  // false: the file gets none
   // May the converter run Python code that comes with the checkpoint?
   bool trust_code = false;

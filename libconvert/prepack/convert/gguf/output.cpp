@@ -9,7 +9,11 @@
 
 namespace prepack::gguf {
 
-Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& path, bool replace) {
+Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& given, bool replace) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(given, error);
+  if (error || !path.has_filename()) return Usage(given.string(), "it names no file");
+  PREPACK_TRY_ASSIGN(OutputLock lock, OutputLock::Take(path));
   PREPACK_TRY_ASSIGN(const std::optional<struct stat> there, LookAtLink(path));
   if (there && !replace) {
     return Usage(path.string(), "it exists").Hint("--force replaces it, or choose another name");
@@ -19,6 +23,7 @@ Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& path, bool
         .Hint("Choose another name");
   }
   ModelOutput output;
+  output.lock_ = std::move(lock);
   output.final_ = path;
   output.partial_ = PartialSibling(path);
   return output;
@@ -34,7 +39,8 @@ Result<ModelOutput> ModelOutput::Split(const std::filesystem::path& folder, size
 }
 
 ModelOutput::ModelOutput(ModelOutput&& other) noexcept
-    : final_(std::move(other.final_)),
+    : lock_(std::move(other.lock_)),
+      final_(std::move(other.final_)),
       partial_(std::exchange(other.partial_, {})),
       folder_(std::move(other.folder_)),
       names_(std::move(other.names_)) {}
@@ -71,8 +77,9 @@ Status ModelOutput::Commit(const std::string& manifest) {
     return SystemError(final_.string(), "cannot give the file its name", -result);
   }
   partial_.clear();
-  const std::filesystem::path folder = final_.parent_path();
-  return SyncFolder(folder.empty() ? "." : folder);
+  PREPACK_TRY(SyncFolder(final_.parent_path()));
+  lock_.Release();
+  return {};
 }
 
 }  // namespace prepack::gguf

@@ -14,12 +14,14 @@
 #include "prepack/base/status.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/io/output_lock.h"
 
 namespace prepack::gguf {
 
 class ModelOutput {
  public:
-  // One file of that name. An existing one that is GGUF may be replaced.
+  // One file of that name. An existing one that is GGUF may be replaced. kUsage while another
+  // process writes it.
   static Result<ModelOutput> OneFile(const std::filesystem::path& path, bool replace);
   // A new folder with so many files, named after it.
   static Result<ModelOutput> Split(const std::filesystem::path& folder, size_t count);
@@ -37,6 +39,7 @@ class ModelOutput {
   ModelOutput() = default;
 
   OrderlyEnd orderly_end_;              // the first member: it outlives what is to be cleaned up
+  OutputLock lock_;                     // of one file; a folder has its own
   std::filesystem::path final_;         // of one file
   std::filesystem::path partial_;       // the same, hidden; empty: it has its name
   std::optional<OutputFolder> folder_;  // of several

@@ -7,9 +7,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
+#include "prepack/convert/gguf/integers.h"
+#include "prepack/convert/gguf/pack_k_quants.h"
 #include "prepack/layouts/parameters.h"
 
 namespace prepack::gguf {
@@ -18,49 +21,6 @@ namespace {
 using enum GgmlType;
 
 constexpr uint32_t kHalf = 16;
-
-// What a type can hold of integers: codes less their zero points, or codes over a minimum.
-struct IntegerRange {
-  GgmlType type;
-  int low = 0;
-  int high = 0;
-  bool has_minimum = false;
-};
-
-constexpr std::array<IntegerRange, 5> kIntegers = {{{kQ4_0, -8, 7},
-                                                    {kQ4_1, 0, 15, true},
-                                                    {kQ5_0, -16, 15},
-                                                    {kQ5_1, 0, 31, true},
-                                                    {kQ8_0, -128, 127}}};
-
-const IntegerRange* RangeOf(GgmlType type) {
-  const auto* it = std::ranges::find(kIntegers, type, &IntegerRange::type);
-  return it == kIntegers.end() ? nullptr : it;
-}
-
-// The integers that codes of the scheme mean, without their zero points where the type has a
-// minimum.
-std::pair<int, int> IntegersOf(const Scheme& scheme, bool over_minimum) {
-  const int codes = 1 << scheme.bits;
-  if (scheme.code == CodeType::kS8) return {-codes / 2, codes / 2 - 1};
-  if (over_minimum) return {0, codes - 1};
-  if (scheme.symmetric) return {-codes / 2, codes / 2 - 1};
-  return {1 - codes, codes - 1};
-}
-
-std::string WhyNotInteger(const IntegerRange& range, const Scheme& scheme) {
-  const std::string_view name = InfoOf(range.type).name;
-  if (IsFloatCode(scheme.code) || scheme.code == CodeType::kBF16) {
-    return fmt::format("{} holds integers", name);
-  }
-  if (range.has_minimum && scheme.code == CodeType::kS8) {
-    return fmt::format("{} has a minimum, which signed codes lack", name);
-  }
-  const auto [low, high] = IntegersOf(scheme, range.has_minimum);
-  if (low >= range.low && high <= range.high) return "";
-  return fmt::format("the weights are integers from {} to {}, and {} holds {} to {}", low, high,
-                     name, range.low, range.high);
-}
 
 // Plain operators of vectors, which compilers have for every instruction set: 16 bytes at a time
 // keep up with memory.
@@ -91,19 +51,6 @@ void SplitSmallHalves(Bytes16 codes, uint8_t* out) {
 void PutBytes(const uint8_t* codes, uint8_t zero_point, uint8_t* out) {
   for (size_t i = 0; i < 32; i += sizeof(Bytes16)) {
     *reinterpret_cast<Bytes16*>(out + i) = Load16(codes + i) - zero_point;
-  }
-}
-
-// The integers of a block, from a panel of any kind of codes.
-void TakeIntegers(const Scheme& scheme, const uint8_t* codes, int zero_point, int* integers) {
-  for (uint32_t i = 0; i < 2 * kHalf; ++i) {
-    int code = 0;
-    if (IsNibble(scheme.code)) {
-      code = codes[i / 2] >> (4 * (i % 2)) & 15;
-    } else {
-      code = scheme.code == CodeType::kS8 ? static_cast<int8_t>(codes[i]) : codes[i];
-    }
-    integers[i] = code - zero_point;
   }
 }
 
@@ -162,16 +109,15 @@ void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, co
     }
     return;
   }
-  const bool over_minimum = RangeOf(type)->has_minimum;
-  const uint64_t block_codes = IsNibble(scheme.code) ? kHalf : 2 * kHalf;
+  const bool over_minimum = RangeOf(type)->has_minima;
   std::array<int, size_t{2}* kHalf> integers = {};
   for (uint64_t b = 0; b < blocks; ++b) {
     const int zero = over_minimum ? 0 : row.zero_points[b * 32 / scheme.group_size];
     if (type == kQ8_0 && !IsNibble(scheme.code)) {
-      PutBytes(codes + b * block_codes, static_cast<uint8_t>(zero), out + b * info.bytes + 2);
+      PutBytes(codes + b * 2 * kHalf, static_cast<uint8_t>(zero), out + b * info.bytes + 2);
       continue;
     }
-    TakeIntegers(scheme, codes + b * block_codes, zero, integers.data());
+    TakeIntegers(scheme.code, codes, b * 2 * kHalf, zero, integers);
     PutIntegers(type, integers.data(), out + b * info.bytes);
   }
 }
@@ -216,14 +162,18 @@ std::string WhyNotHeld(GgmlType type, const Scheme& scheme, uint64_t k) {
   } else {
     const IntegerRange* range = RangeOf(type);
     if (range == nullptr) return fmt::format("prepack does not pack {}", info.name);
-    if (std::string why = WhyNotInteger(*range, scheme); !why.empty()) return why;
-    if (scheme.group_size < k && scheme.group_size % info.block != 0) {
-      return fmt::format("groups of {} are no multiple of {}, the block of {}", scheme.group_size,
-                         info.block, info.name);
+    if (std::string why = WhyNotIn(*range, scheme); !why.empty()) return why;
+    if (scheme.group_size < k && scheme.group_size % range->group != 0) {
+      return fmt::format("groups of {} are no multiple of {}, those of {}", scheme.group_size,
+                         range->group, info.name);
     }
   }
   if (k % info.block == 0) return "";
   return fmt::format("K = {} is no multiple of {}, the block of {}", k, info.block, info.name);
+}
+
+double Rounded::sqnr() const {
+  return noise == 0 ? std::numeric_limits<double>::infinity() : 10 * std::log10(signal / noise);
 }
 
 RowPacker::RowPacker(GgmlType type, const Scheme& scheme, uint64_t k, const GlobalScale& global)
@@ -250,7 +200,7 @@ std::optional<uint8_t> RowPacker::UnsignedE4M3(float scale) const {
 }
 
 Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const {
-  const bool has_minimum = type_ == kQ4_1 || type_ == kQ5_1;
+  const bool has_minimum = RangeOf(type_)->has_minima;
   const uint64_t group = std::min<uint64_t>(scheme_.group_size, k_);
   for (uint64_t g = 0, at = 0; at < k_; ++g, at += group) {
     const float scale = row.scales[g];
@@ -271,6 +221,11 @@ Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounde
 
 Status RowPacker::Pack(const CodeRow& row, std::byte* out, Rounded& rounded) const {
   const uint64_t blocks = k_ / info_.block;
+  if (const IntegerRange* range = RangeOf(type_); range != nullptr && range->has_superblocks()) {
+    if (PackSuperblocks(*range, scheme_, k_, row, out)) return {};
+    return Unsupported("", "the scales are no multiples of one f16 in each block of 256")
+        .Hint("Has the checkpoint changed since it was planned?");
+  }
   PackCodes(type_, info_, scheme_, row, blocks, U8(out));
   if (type_ == kMXFP4) {
     for (uint64_t b = 0; b < blocks; ++b) {

@@ -12,6 +12,7 @@
 //     MXFP4  one byte 2^(e − 127), the 16 bytes of Q4_0 with E2M1 codes
 //     NVFP4  4 bytes of unsigned E4M3, one for each 16 weights; then for each 16 of them 8 bytes,
 //            byte j of which holds code j and code j + 8
+//     Q2_K to Q6_K: pack_k_quants.h
 
 #include <array>
 #include <cstddef>
@@ -27,22 +28,30 @@
 namespace prepack::gguf {
 
 // Does the type hold every weight of such a module: its codes, however they are scaled, and its
-// scales but for their rounding to the type of ggml? A sentence if it does not. `scale_dtype` is
-// that of the stored scales.
+// scales but for their rounding to the type of ggml? A sentence if it does not. Whether Q2_K to
+// Q6_K hold the scales is for FirstNotHeld to say (pack_k_quants.h).
 std::string WhyNotHeld(GgmlType type, const Scheme& scheme, uint64_t k);
 
 // What was not exact in the rows that were packed.
 struct Rounded {
-  uint64_t scales = 0;   // of groups, that f16 does not hold
-  uint64_t minima = 0;   // the same of minima, −zero point · scale
-  uint64_t weights = 0;  // of those that were stored as floats
+  uint64_t scales = 0;     // of groups, that f16 does not hold
+  uint64_t minima = 0;     // the same of minima, −zero point · scale
+  uint64_t weights = 0;    // of those that were stored as floats
+  uint64_t quantized = 0;  // weights that were quantized, see quantize.h
+  double signal = 0;       // the sum of their squares
+  double noise = 0;        // the same of their errors
 
   void Add(const Rounded& other) {
     scales += other.scales;
     minima += other.minima;
     weights += other.weights;
+    quantized += other.quantized;
+    signal += other.signal;
+    noise += other.noise;
   }
-  bool any() const { return scales != 0 || minima != 0 || weights != 0; }
+  bool any() const { return scales != 0 || minima != 0 || weights != 0 || quantized != 0; }
+  // Of those that were quantized, in dB; infinite where nothing changed.
+  double sqnr() const;
 };
 
 // One output channel of a module: K codes, packed as in a panel, and G scales and zero points.

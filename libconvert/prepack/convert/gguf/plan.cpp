@@ -9,6 +9,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/convert/gguf/converter.h"
+#include "prepack/convert/gguf/types.h"
 #include "prepack/io/file.h"
 
 namespace prepack::gguf {
@@ -21,6 +22,45 @@ constexpr std::string_view kWeightEnding = ".weight";
 float Factor(const GlobalScale& scale) {
   return scale.divides ? 1 / scale.value : scale.value;
 }
+
+// The modules that the matrices of a tensor are made of, where each is made of one.
+class MatrixModules {
+ public:
+  MatrixModules(const std::vector<Source>& sources, uint64_t rows_of_matrix)
+      : sources_(sources), rows_of_matrix_(rows_of_matrix) {}
+
+  // The next rows. false: a matrix has rows of several modules.
+  bool Add(const RowPiece& piece) {
+    const uint64_t in_matrix = before_ % rows_of_matrix_;
+    if (in_matrix + piece.rows() > rows_of_matrix_) return AddParts(piece);
+    const Source& source = sources_[piece.source];
+    const auto [low, high] = piece.Bounds();
+    const uint64_t number = low / source.rows_of_module();
+    if (high / source.rows_of_module() != number) return false;
+    if (in_matrix == 0) modules_.push_back(source.modules[number]);
+    before_ += piece.rows();
+    return modules_.back() == source.modules[number];
+  }
+
+  std::vector<const QuantizedLinear*> Take() { return std::move(modules_); }
+
+ private:
+  bool AddParts(const RowPiece& piece) {
+    RowPiece part{.source = piece.source, .first = piece.first, .loops = {}};
+    const RowLoop outer = piece.loops[0];
+    for (size_t i = 1; i < piece.loops.size(); ++i) part.loops.push_back(piece.loops[i]);
+    for (uint64_t i = 0; i < outer.count; ++i) {
+      if (!Add(part)) return false;
+      part.first += static_cast<uint64_t>(outer.step);
+    }
+    return true;
+  }
+
+  const std::vector<Source>& sources_;
+  uint64_t rows_of_matrix_;
+  uint64_t before_ = 0;
+  std::vector<const QuantizedLinear*> modules_;
+};
 
 // Reads what the converter has said, and decides the types.
 class PlanReader {
@@ -53,6 +93,7 @@ class PlanReader {
     if (fields.Has("rows")) {
       for (const Json& piece : *fields.Array("rows")) PREPACK_TRY(AddPiece(piece, tensor));
       if (status.ok()) status = ChooseType(type, tensor);
+      if (status.ok()) NoteRounding(tensor);
     } else {
       const GgmlTypeInfo* info = FindGgmlType(type);
       if (info == nullptr) return NotUnderstood(name, "its type is unknown");
@@ -96,26 +137,75 @@ class PlanReader {
       return NotUnderstood(tensor.name, "it has more rows than come from the checkpoint");
     }
     const auto& sources = plan_.sources.sources;
-    const bool plain = std::ranges::all_of(
-        numbers, [&](size_t number) { return sources[number].plain != nullptr; });
-    if (plain) {
-      tensor.type = PlainType(wanted, *sources[*numbers.begin()].plain);
+    const auto is_plain = [&](size_t number) { return sources[number].plain != nullptr; };
+    if (std::ranges::all_of(numbers, is_plain)) {
+      tensor.type = PlainType(wanted, numbers);
       return {};
     }
     for (const GgmlType type : CommonTypes(numbers)) {
-      if (type == GgmlType::kNVFP4 && !HasOneScaleEach(tensor)) continue;
+      if (type == GgmlType::kNVFP4) modules_ = ModuleOfEach(tensor);
+      if (type == GgmlType::kNVFP4 && modules_.empty()) continue;
       tensor.type = type;
       return {};
     }
-    tensor.type = options_.exact ? GgmlType::kF32 : GgmlType::kBF16;
+    PREPACK_TRY(NoteMixed(tensor.name, numbers));
+    const bool quantizes = options_.if_not_held == IfNotHeld::kQ8_0 &&
+                           std::ranges::none_of(numbers, is_plain) &&
+                           tensor.dims.front() % InfoOf(GgmlType::kQ8_0).block == 0;
+    if (quantizes) {
+      tensor.type = GgmlType::kQ8_0;
+    } else {
+      tensor.type = options_.exact ? GgmlType::kF32 : GgmlType::kBF16;
+    }
+    return {};
+  }
+
+  void NoteRounding(PlannedTensor& tensor) {
+    std::set<std::string_view> rounds;
+    auto& not_held = plan_.sources.not_held;
+    for (const size_t number : SourcesOf(tensor)) {
+      const Source& source = plan_.sources.sources[number];
+      if (source.plain != nullptr && tensor.type != GgmlType::kF32 &&
+          tensor.type != FloatTypeOf(source.plain->dtype)) {
+        rounds.insert("weights");
+      }
+      for (const QuantizedLinear* linear : source.modules) {
+        const std::vector<std::string_view> of_module = WhatRounds(tensor.type, *linear);
+        rounds.insert(of_module.begin(), of_module.end());
+        const auto it = not_held.find(linear->module());
+        if (it != not_held.end()) it->second.type = tensor.type;
+      }
+    }
+    tensor.rounds.assign(rounds.begin(), rounds.end());
+  }
+
+  // Modules that some type holds, but none all of those that make up one tensor.
+  Status NoteMixed(const std::string& name, const std::set<size_t>& numbers) {
+    std::string why =
+        fmt::format("no type holds all modules of the tensor {}, which has one type", name);
+    for (const size_t number : numbers) {
+      const Source& source = plan_.sources.sources[number];
+      if (source.types.empty()) continue;
+      if (options_.if_not_held == IfNotHeld::kRefuse) {
+        return Unsupported(fmt::format("tensor {} of the checkpoint", source.name), why)
+            .Hint("--fallback dequantize stores the tensor as floats");
+      }
+      for (const QuantizedLinear* linear : source.modules) {
+        plan_.sources.not_held.emplace(linear->module(), NotHeld{.why = why});
+      }
+    }
     return {};
   }
 
   static std::span<const uint64_t> Span(const Dims& dims) { return {dims.begin(), dims.size()}; }
 
-  static GgmlType PlainType(const std::string& wanted, const StoredTensor& tensor) {
+  GgmlType PlainType(const std::string& wanted, const std::set<size_t>& numbers) const {
     if (const GgmlTypeInfo* info = FindGgmlType(wanted); info != nullptr) return info->type;
-    return gguf::FloatTypeOf(tensor.dtype);
+    std::set<GgmlType> types;
+    for (const size_t number : numbers) {
+      types.insert(FloatTypeOf(plan_.sources.sources[number].plain->dtype));
+    }
+    return types.size() == 1 ? *types.begin() : GgmlType::kF32;
   }
 
   // The types that hold all of them.
@@ -129,64 +219,44 @@ class PlanReader {
     return types;
   }
 
-  const QuantizedLinear& ModuleOf(const RowPiece& piece, uint64_t index) const {
-    const Source& source = plan_.sources.sources[piece.source];
-    return *source.modules[piece.Row(index) / source.rows_of_module()];
-  }
-
   // The module of every expert of a tensor of three dimensions, or the one of a matrix; empty if
   // rows of several share what has one global scale.
   std::vector<const QuantizedLinear*> ModuleOfEach(const PlannedTensor& tensor) const {
     const uint64_t count = tensor.dims.size() == 3 ? tensor.dims[2] : 1;
-    const uint64_t rows = tensor.row_count() / count;
-    std::vector<const QuantizedLinear*> modules;
-    uint64_t before = 0;
-    for (const RowPiece& piece : tensor.rows) {
-      for (uint64_t row = 0; row < piece.rows(); ++row, ++before) {
-        const QuantizedLinear* module = &ModuleOf(piece, row);
-        if (before % rows == 0) modules.push_back(module);
-        if (modules.back() != module) return {};
-      }
-    }
-    return modules;
+    MatrixModules modules(plan_.sources.sources, tensor.row_count() / count);
+    const bool one_each =
+        std::ranges::all_of(tensor.rows, [&](const RowPiece& piece) { return modules.Add(piece); });
+    return one_each ? modules.Take() : std::vector<const QuantizedLinear*>();
   }
 
-  bool HasOneScaleEach(const PlannedTensor& tensor) const { return !ModuleOfEach(tensor).empty(); }
-
-  // NVFP4 has a factor for each matrix, and one for its activations, beside the tensor.
   Status Finish(PlannedTensor tensor) {
-    const bool global = tensor.type == GgmlType::kNVFP4 && !tensor.rows.empty();
+    const std::string name = tensor.name;
     plan_.tensors.push_back(std::move(tensor));
-    if (!global) return {};
-    const std::vector<const QuantizedLinear*> modules = ModuleOfEach(plan_.tensors.back());
-    AddScales(".scale", modules, &QuantizedLinear::global_scale);
-    AddScales(".input_scale", modules, &QuantizedLinear::input_global_scale);
+    AddScales(name, ".scale", &QuantizedLinear::global_scale);
+    AddScales(name, ".input_scale", &QuantizedLinear::input_global_scale);
+    modules_.clear();
     return {};
   }
 
+  // NVFP4 has a factor for each matrix, and one for its activations, beside the tensor.
   using ScaleOf = const std::optional<GlobalScale>& (QuantizedLinear::*)() const;
-  void AddScales(std::string_view ending, const std::vector<const QuantizedLinear*>& modules,
-                 ScaleOf scale_of) {
+  void AddScales(std::string_view name, std::string_view ending, ScaleOf scale_of) {
     std::vector<float> scales;
-    for (const QuantizedLinear* module : modules) {
+    for (const QuantizedLinear* module : modules_) {
       const std::optional<GlobalScale>& scale = (module->*scale_of)();
       scales.push_back(scale ? Factor(*scale) : 1);
     }
     if (std::ranges::all_of(scales, [](float scale) { return scale == 1; })) return;
-    std::string name = plan_.tensors.back().name;
-    if (name.ends_with(".scale")) name = name.substr(0, name.size() - 6) + ".weight";
-    name = name.substr(0, name.size() - kWeightEnding.size()) + std::string(ending);
-    Dims dims;
-    dims.push_back(scales.size());
     PlannedTensor tensor;
-    tensor.name = name;
-    tensor.dims = dims;
+    tensor.name = fmt::format("{}{}", name.substr(0, name.size() - kWeightEnding.size()), ending);
+    tensor.dims.push_back(scales.size());
     tensor.scales = std::move(scales);
     plan_.tensors.push_back(std::move(tensor));
   }
 
   const PlanOptions& options_;
   Plan& plan_;
+  std::vector<const QuantizedLinear*> modules_;  // of a tensor of NVFP4, one for each matrix
 };
 
 // In the order in which the checkpoint has what they are made of, so that reading is sequential.
@@ -220,7 +290,8 @@ uint64_t Plan::tensor_bytes() const {
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options, const std::filesystem::path& scratch) {
   Plan plan;
-  PREPACK_TRY_ASSIGN(plan.sources, FindSources(checkpoint, model, options));
+  PREPACK_TRY_ASSIGN(plan.sources, FindSources(checkpoint, model));
+  PREPACK_TRY(ChooseTypes(options, plan.sources));
   PREPACK_TRY_ASSIGN(const ConverterAnswer answer,
                      AskConverter(checkpoint, plan.sources, options, scratch));
   plan.metadata = answer.files.metadata;

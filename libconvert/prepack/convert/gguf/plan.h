@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"
@@ -21,9 +22,10 @@ struct PlannedTensor {
   std::string name;
   GgmlType type = GgmlType::kF32;
   Dims dims;
-  std::vector<RowPiece> rows;  // all rows of the tensor, in their order; or none:
-  uint64_t value_offset = 0;   // then its bytes are there in the file of values
-  std::vector<float> scales;   // then these are its values, if there are some
+  std::vector<RowPiece> rows;            // all rows of the tensor, in their order; or none:
+  uint64_t value_offset = 0;             // then its bytes are there in the file of values
+  std::vector<float> scales;             // then these are its values, if there are some
+  std::vector<std::string_view> rounds;  // what may have to be rounded, see WhatRounds
 
   uint64_t bytes() const { return *BytesOf(type, dims); }
   uint64_t row_count() const;

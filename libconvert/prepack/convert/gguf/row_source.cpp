@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/convert/gguf/quantize.h"
+#include "prepack/convert/gguf/types.h"
 #include "prepack/gguf/blocks.h"
 #include "prepack/model/panel.h"
 
@@ -39,6 +42,10 @@ void StoreFloats(GgmlType type, std::span<const float> weights, std::span<std::b
     rounded[row].weights += type == GgmlType::kF16 ? StoreNarrow<F32ToF16, F16ToF32>(from, to)
                                                    : StoreNarrow<F32ToBF16, BF16ToF32>(from, to);
   }
+}
+
+std::string WhereOf(const QuantizedLinear& linear, uint64_t channel) {
+  return fmt::format("module {}: output channel {}", linear.module(), channel);
 }
 
 // A module whose codes the type holds.
@@ -87,10 +94,7 @@ class PackedRows final : public RowSource {
           .scales = std::span(buffers.scales).subspan(row * groups, groups),
           .zero_points = std::span(buffers.zero_points).subspan(row * groups, groups)};
       Status status = packer_.Pack(code_row, &out[row * packer_.row_bytes()], rounded[row]);
-      if (!status.ok()) {
-        return std::move(status).In(
-            fmt::format("module {}: output channel {}", linear_.module(), n0 + row));
-      }
+      if (!status.ok()) return std::move(status).In(WhereOf(linear_, n0 + row));
     }
     return {};
   }
@@ -100,7 +104,7 @@ class PackedRows final : public RowSource {
   RowPacker packer_;
 };
 
-// A module as its weights.
+// A module as its weights: floats, or quantized.
 class FloatRows final : public RowSource {
  public:
   FloatRows(const QuantizedLinear& linear, GgmlType type) : linear_(linear), type_(type) {}
@@ -110,11 +114,24 @@ class FloatRows final : public RowSource {
     const uint64_t rows = rounded.size();
     buffers.weights.resize(rows * linear_.k());
     PREPACK_TRY(DequantizeRows(linear_, n0, rows, buffers.dequantize, buffers.weights));
+    if (type_ == GgmlType::kQ8_0) return Quantize(n0, buffers.weights, out, rounded);
     StoreFloats(type_, buffers.weights, out, rounded);
     return {};
   }
 
  private:
+  Status Quantize(uint64_t n0, std::span<const float> weights, std::span<std::byte> out,
+                  std::span<Rounded> rounded) const {
+    const uint64_t k = linear_.k();
+    const size_t row_bytes = out.size() / rounded.size();
+    for (size_t row = 0; row < rounded.size(); ++row) {
+      Status status =
+          QuantizeQ8_0(weights.subspan(row * k, k), &out[row * row_bytes], rounded[row]);
+      if (!status.ok()) return std::move(status).In(WhereOf(linear_, n0 + row));
+    }
+    return {};
+  }
+
   const QuantizedLinear& linear_;
   GgmlType type_;
 };
@@ -183,7 +200,7 @@ std::unique_ptr<RowSource> MakeRowSource(const Checkpoint& checkpoint, const Sou
   if (source.plain != nullptr) return std::make_unique<PlainRows>(checkpoint, source, type);
   std::vector<std::unique_ptr<RowSource>> rows;
   for (const QuantizedLinear* linear : source.modules) {
-    if (HasCodes(type)) {
+    if (HoldsModule(type, *linear)) {
       rows.push_back(std::make_unique<PackedRows>(checkpoint, *linear, type));
     } else {
       rows.push_back(std::make_unique<FloatRows>(*linear, type));

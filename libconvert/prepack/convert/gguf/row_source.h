@@ -42,8 +42,8 @@ class RowSource {
                       std::span<Rounded> rounded) const = 0;
 };
 
-// All rows of a source as rows of a tensor of that type. Blocks if the type holds the codes, else
-// floats. The arguments must outlive it.
+// All rows of a source as rows of a tensor of that type: of modules that it holds their codes, else
+// their weights, as floats or quantized. The arguments must outlive it.
 std::unique_ptr<RowSource> MakeRowSource(const Checkpoint& checkpoint, const Source& source,
                                          GgmlType type);
 

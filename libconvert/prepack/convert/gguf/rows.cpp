@@ -42,8 +42,6 @@ uint64_t RowPiece::Row(uint64_t index) const {
 
 bool RowPiece::IsInside(uint64_t end) const {
   if (first > kMostRows) return false;
-  auto low = static_cast<int64_t>(first);
-  int64_t high = low;
   uint64_t count = 1;
   for (const RowLoop& loop : loops) {
     const auto step = static_cast<uint64_t>(loop.step);
@@ -52,10 +50,19 @@ bool RowPiece::IsInside(uint64_t end) const {
       return false;
     }
     count *= loop.count;
+  }
+  const auto [low, high] = Bounds();  // a row below 0 is a very high one
+  return low <= first && high < end;
+}
+
+std::pair<uint64_t, uint64_t> RowPiece::Bounds() const {
+  int64_t low = 0;
+  int64_t high = 0;
+  for (const RowLoop& loop : loops) {
     const int64_t reach = static_cast<int64_t>(loop.count - 1) * loop.step;
     (reach < 0 ? low : high) += reach;
   }
-  return low >= 0 && static_cast<uint64_t>(high) < end;
+  return {first + static_cast<uint64_t>(low), first + static_cast<uint64_t>(high)};
 }
 
 std::optional<RowPiece> PieceFromJson(const Json& json) {

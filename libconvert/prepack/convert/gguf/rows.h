@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "prepack/base/function_ref.h"
@@ -33,6 +34,8 @@ struct RowPiece {
   uint64_t Row(uint64_t index) const;
   // Are there rows, and all of them below `end`?
   bool IsInside(uint64_t end) const;
+  // The lowest row and the highest, of a piece that is inside something.
+  std::pair<uint64_t, uint64_t> Bounds() const;
 };
 
 // A piece as JSON has it: [source, first, [[count, step], ...]]. What names the source is for the

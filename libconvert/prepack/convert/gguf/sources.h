@@ -5,6 +5,7 @@
 // been quantized. A source is a matrix of rows [N, K], which a GGUF tensor takes whole.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,7 +14,6 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
-#include "prepack/convert/gguf/options.h"
 #include "prepack/formats/format.h"
 #include "prepack/gguf/ggml_types.h"
 #include "prepack/model/quantized_linear.h"
@@ -27,35 +27,31 @@ struct Source {
   std::vector<const QuantizedLinear*> modules = {};
   const StoredTensor* plain = nullptr;  // a tensor that is not quantized; then there are no modules
   bool transposed = false;              // an unquantized model stores experts [E, K, N]
-  // The types that hold its codes, in order of preference; none: its rows become floats.
+  // As ChooseTypes finds them (types.h): the types that hold its codes, in order of preference, and
+  // why not a smaller one. None: no type does.
   std::vector<GgmlType> types = {};
+  std::string why = {};
 
   uint64_t rows_of_module() const { return modules.front()->n(); }
   uint64_t rows() const;
   uint64_t columns() const;
 };
 
-// Why a module becomes floats, or is refused.
+// Why no type holds a module, and what it becomes.
 struct NotHeld {
-  std::string module;
   std::string why;
+  GgmlType type = GgmlType::kBF16;
 };
 
 struct Sources {
-  SplitModules split;           // that sources refer to
-  std::vector<Source> sources;  // those of codes first
-  std::vector<NotHeld> not_held;
+  SplitModules split;                       // that sources refer to
+  std::vector<Source> sources;              // those of codes first
+  std::map<std::string, NotHeld> not_held;  // by module; see ChooseTypes
   std::vector<std::string> left_out;  // tensors that llama.cpp has no use for: scales of caches
 };
 
-// The types that hold all that a module is; if there is none, `why` says why not, for the type that
-// comes nearest.
-std::vector<GgmlType> TypesThatHold(const QuantizedLinear& linear, bool exact, std::string& why);
-
-// kUnsupported for a module that no type holds, unless it may become floats. Checkpoint and model
-// must outlive the result.
-Result<Sources> FindSources(const Checkpoint& checkpoint, const QuantizedModel& model,
-                            const PlanOptions& options);
+// Checkpoint and model must outlive the result. kMalformed for a stack that lacks an expert.
+Result<Sources> FindSources(const Checkpoint& checkpoint, const QuantizedModel& model);
 
 }  // namespace prepack::gguf
 

@@ -362,7 +362,7 @@ def file_type(gguf, question, tensors):
             kind = question["tensors"][entry["rows"][0][0]].get("type") or "BF16"
             weights[kind] = weights.get(kind, 0) + int(np.prod(entry["dims"], dtype=np.int64))
     name = max(weights, key=weights.get) if weights else "BF16"
-    name = {"MXFP4": "MXFP4_MOE"}.get(name, name)
+    name = {"MXFP4": "MXFP4_MOE", "Q3_K": "Q3_K_S", "Q4_K": "Q4_K_S", "Q5_K": "Q5_K_S"}.get(name, name)
     return getattr(gguf.LlamaFileType, f"MOSTLY_{name}", gguf.LlamaFileType.MOSTLY_BF16)
 
 

@@ -117,11 +117,8 @@ struct TensorState {
 
   TensorWork work;
   StreamedHash hash;
-  std::atomic<uint64_t> scales = 0;
-  std::atomic<uint64_t> minima = 0;
-  std::atomic<uint64_t> weights = 0;
-
-  Rounded rounded() const { return {.scales = scales, .minima = minima, .weights = weights}; }
+  // Of each stripe: added in their order, so that sums of floats do not depend on threads.
+  std::vector<Rounded> rounded = std::vector<Rounded>(work.stripes());
 };
 
 class TensorWriter final : public UnitWork {
@@ -160,12 +157,9 @@ class TensorWriter final : public UnitWork {
     if (CancellationRequested()) return Interrupted(files_[unit]->path().string());
     TensorState& state = *states_[unit];
     RowBuffers& buffers = buffers_[worker];
-    Rounded rounded;
+    Rounded& rounded = state.rounded[task];
     PREPACK_TRY(ReadStripe(unit, task, buffers, rounded));
     if (exact_ && rounded.any()) return NotExact(unit, rounded);
-    state.scales += rounded.scales;
-    state.minima += rounded.minima;
-    state.weights += rounded.weights;
     const uint64_t offset = task * state.work.stripe_bytes();
     if (own) state.hash.Offer(offset, buffers.rows);
     PREPACK_TRY(files_[unit]->WriteAt(written_[unit].offset + offset, buffers.rows));
@@ -180,7 +174,7 @@ class TensorWriter final : public UnitWork {
     const uint64_t bytes = plan_.tensors[unit].bytes();
     PREPACK_TRY_ASSIGN(written.hash, states_[unit]->hash.Finish(
                                          {*files_[unit], written.offset, written.offset + bytes}));
-    written.rounded = states_[unit]->rounded();
+    for (const Rounded& stripe : states_[unit]->rounded) written.rounded.Add(stripe);
     states_[unit].reset();
     if (flushes_ && unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
       unflushed_ = 0;

@@ -206,12 +206,14 @@ class GgufVerification {
       result.FailModule(name, fmt::format("{} weights are not those of the source: {}",
                                           counts.wrong, counts.first_wrong));
     } else if (counts.rounded != 0) {
+      const gguf::ManifestTensor& record = manifest_.tensors.at(name);
       result.notes.push_back(
           {.module = name,
            .where = name,
-           .message = fmt::format("{} of {} weights are rounded to what {} holds", counts.rounded,
+           .message = fmt::format("{} of {} weights are {} to what {} holds", counts.rounded,
                                   counts.rounded + counts.identical,
-                                  gguf::InfoOf(manifest_.tensors.at(name).type).name)});
+                                  record.rounded.quantized != 0 ? "quantized" : "rounded",
+                                  gguf::InfoOf(record.type).name)});
     }
   }
 

@@ -88,8 +88,23 @@ class Asking {
       file.Append(i == 0 ? "\n" : ",\n");
       file.Append(Entry(i));
     }
+    file.Append("], \"stacks\": [");
+    for (size_t i = 0; i < sources_.stacks.size(); ++i) {
+      file.Append(i == 0 ? "\n" : ",\n");
+      file.Append(StackEntry(sources_.stacks[i]));
+    }
     file.Append("]}\n");
     return file.Finish();
+  }
+
+  static std::string StackEntry(const ExpertStack& stack) {
+    std::string experts;
+    for (const std::vector<size_t>& parts : stack.experts) {
+      experts += fmt::format("{}[{}]", experts.empty() ? "" : ", ", fmt::join(parts, ", "));
+    }
+    return fmt::format(R"({{"name": {}, "experts": [{}], "alternating": {}, "transposed": {}}})",
+                       Quoted(stack.name), experts, stack.joined == Joined::kAlternating,
+                       stack.transposed);
   }
 
   std::string Entry(size_t index) const {

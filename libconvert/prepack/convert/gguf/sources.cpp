@@ -61,6 +61,7 @@ class SourceFinder {
     for (const QuantizedLinear* linear : found_.split.all) PREPACK_TRY(AddModule(*linear));
     AddPlain();
     PREPACK_TRY(CheckWhole());
+    PREPACK_TRY_ASSIGN(found_.stacks, FindExpertStacks(checkpoint_.config(), found_.sources));
     return std::move(found_);
   }
 

@@ -14,6 +14,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
+#include "prepack/convert/gguf/expert_stacks.h"
 #include "prepack/formats/format.h"
 #include "prepack/gguf/ggml_types.h"
 #include "prepack/model/quantized_linear.h"
@@ -46,11 +47,13 @@ struct NotHeld {
 struct Sources {
   SplitModules split;                       // that sources refer to
   std::vector<Source> sources;              // those of codes first
+  std::vector<ExpertStack> stacks;          // what the converter sees in place of some of them
   std::map<std::string, NotHeld> not_held;  // by module; see ChooseTypes
   std::vector<std::string> left_out;  // tensors that llama.cpp has no use for: scales of caches
 };
 
-// Checkpoint and model must outlive the result. kMalformed for a stack that lacks an expert.
+// Checkpoint and model must outlive the result. kMalformed for experts that are
+// incomplete.
 Result<Sources> FindSources(const Checkpoint& checkpoint, const QuantizedModel& model);
 
 }  // namespace prepack::gguf

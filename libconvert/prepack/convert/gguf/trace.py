@@ -71,6 +71,26 @@ class Source:
         return self.tracer()
 
 
+class Stack:
+    """Experts that the converter is to see as one tensor, although the checkpoint has them one by one."""
+
+    def __init__(self, entry, sources):
+        self.name = entry["name"]
+        self.experts = [[sources[number] for number in parts] for parts in entry["experts"]]
+        self.alternating = entry["alternating"]
+        self.transposed = entry["transposed"]
+
+    def tensor(self):
+        experts = [self.joined([part.tensor() for part in parts]) for parts in self.experts]
+        stacked = torch.stack(experts)
+        return stacked.transpose(-1, -2) if self.transposed else stacked
+
+    def joined(self, parts):
+        if not self.alternating:
+            return torch.cat(parts)
+        return torch.stack(parts, 1).reshape(len(parts) * parts[0].shape[0], *parts[0].shape[1:])
+
+
 def repeated(tensor, dim):
     return tensor.shape[dim] > 1 and tensor.stride(dim) == 0
 
@@ -384,11 +404,14 @@ def trace(question):
     gguf = base.gguf
     needs = set()
     Tracer.sources = [Source(i, entry, needs) for i, entry in enumerate(question["tensors"])]
+    stacks = [Stack(entry, Tracer.sources) for entry in question["stacks"]]
+    parts = {part.number for stack in stacks for expert in stack.experts for part in expert}
+    shown = [source for source in Tracer.sources if source.number not in parts] + stacks
 
     def index_tensors(self, remote_hf_model_id=None):
         del remote_hf_model_id
         found = {}
-        for source in Tracer.sources:
+        for source in shown:
             item = self.filter_tensors((source.name, source.tensor))
             if item:
                 found[item[0]] = item[1]

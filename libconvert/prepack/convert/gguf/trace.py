@@ -9,6 +9,7 @@ The question is a JSON object in a line on standard input, the answer one on sta
 a model has hundreds of thousands of tensors.
 """
 
+import functools
 import importlib
 import inspect
 import json
@@ -34,6 +35,14 @@ class Refused(Exception):
     """What the converter cannot do with this model, in words for the user."""
 
 
+@functools.cache
+def places(shape):
+    """The rows and the columns of the elements of a tensor."""
+    *outer, columns = shape
+    rows = torch.arange(int(np.prod(outer, dtype=np.int64))).reshape(*outer, 1)
+    return rows, torch.arange(columns).reshape(*(1 for _ in outer), columns).expand(shape)
+
+
 class Source:
     """A tensor of the checkpoint. Of codes there are no values, unless the question has them as floats."""
 
@@ -57,11 +66,8 @@ class Source:
         return torch.from_numpy(raw).view(self.dtype).reshape(self.shape)
 
     def tracer(self):
-        *outer, columns = self.shape
-        count = int(np.prod(outer, dtype=np.int64))
-        rows = (torch.arange(count) + (self.number << ROW_BITS)).reshape(*outer, 1)
-        order = torch.arange(columns).reshape(*(1 for _ in outer), columns)
-        made = Tracer.make(rows.expand(self.shape), order.expand(self.shape), torch.float32, self)
+        rows, columns = places(tuple(self.shape))
+        made = Tracer.make((rows + (self.number << ROW_BITS)).expand(self.shape), columns, torch.float32, self)
         return made.transpose(-1, -2) if self.transposed else made
 
     def tensor(self):
@@ -258,15 +264,24 @@ def loops(rows):
 
 def pieces(rows):
     """[tensor, first row, loops] for all rows, in their order."""
-    numbers = rows >> ROW_BITS
+    runs = np.split(rows, np.flatnonzero(np.diff(rows >> ROW_BITS)) + 1)
+    # Nearly always whole tensors, one behind the other.
+    if np.count_nonzero(np.diff(rows) != 1) == len(runs) - 1:
+        return [piece(run, [[len(run), 1]] if len(run) > 1 else []) for run in runs]
     result = []
-    for piece in np.split(rows, np.flatnonzero(np.diff(numbers)) + 1):
-        within = piece & ((1 << ROW_BITS) - 1)
-        dims = loops(within)
-        parts = [within] if dims is not None else np.split(within, np.flatnonzero(np.diff(within) != 1) + 1)
-        for part in parts:
-            result.append([int(piece[0] >> ROW_BITS), int(part[0]), loops(part)])
+    for run in runs:
+        dims = loops(run)
+        if dims is not None:
+            result.append(piece(run, dims))
+        else:
+            parts = np.split(run, np.flatnonzero(np.diff(run) != 1) + 1)
+            result.extend(piece(part, loops(part)) for part in parts)
     return result
+
+
+def piece(rows, dims):
+    first = int(rows[0])
+    return [first >> ROW_BITS, first & ((1 << ROW_BITS) - 1), dims]
 
 
 class Recorder:
@@ -447,7 +462,7 @@ def trace(question):
         writer.write_kv_data_to_file()
         writer.close()
     with open(question["plan"], "w", encoding="utf-8") as plan:
-        json.dump({"tensors": {entry.pop("name"): entry for entry in recorder.tensors}}, plan)
+        plan.write(json.dumps({"tensors": {entry.pop("name"): entry for entry in recorder.tensors}}))
     return {"tokenizer": has_tokenizer, "class": model_class.__name__}
 
 

@@ -4,6 +4,7 @@ A stand-in answers for llama.cpp's converter what the real one said of these che
 compared are the weights that the package decodes, with those that the quantizers' own code decodes (fixtures/truth).
 """
 
+import fcntl
 import functools
 import json
 import operator
@@ -38,13 +39,24 @@ CASES = {
     "ct-int8-moe": ("Q8_0", EXACT),
     "gpt-oss-mxfp4": ("MXFP4", EXACT),
     "ct-fp8-block": ("BF16", BF16),
+    "ct-widths": ("Q6_K", EXACT),
 }
+# What becomes of a width, where one f16 for 256 weights is enough; o_proj has groups of 32.
+WIDTHS = {"attn_q": "Q2_K", "attn_k": "Q2_K", "attn_v": "Q3_K", "attn_output": "Q4_0", "ffn_gate": "Q4_K",
+          "ffn_up": "Q5_K", "ffn_down": "Q6_K"}
+
+
+def checkpoint(name):
+    own = ROOT / "fixtures" / "gguf" / "checkpoints" / name
+    return own if own.exists() else CHECKPOINTS / name
 
 
 @functools.cache
 def truth_of(name):
     """Module → {row: weights}."""
-    path = ROOT / "fixtures" / "truth" / f"{name}.safetensors"
+    path = ROOT / "fixtures" / "gguf" / "checkpoints" / f"{name}.truth.safetensors"
+    if not path.exists():
+        path = ROOT / "fixtures" / "truth" / f"{name}.safetensors"
     header, start = harness.read_header(path)
     data = path.read_bytes()[start:]
     modules = {}
@@ -78,10 +90,10 @@ class GgufConvert(harness.ToolTest):
         self.output = self.scratch / "model.gguf"
 
     def options(self, name, *more):
-        return [CHECKPOINTS / name, "--target", "gguf", "--llama-cpp", self.llama_cpp, "--python", self.python, *more]
+        return [checkpoint(name), "--target", "gguf", "--llama-cpp", self.llama_cpp, "--python", self.python, *more]
 
-    def convert(self, name, *more):
-        options = ["--json", "-o", self.output, "--fallback", "dequantize", *more]
+    def convert(self, name, *more, fallback="dequantize"):
+        options = ["--json", "-o", self.output, "--fallback", fallback, *more]
         result = self.run_ok("convert", *self.options(name, *options))
         return self.checked_json(result.stdout, "convert_gguf")
 
@@ -181,7 +193,7 @@ class GgufConvert(harness.ToolTest):
         self.assertFalse(self.output.exists())
 
     def verify(self, name, *more, code=0):
-        result = self.run_tool("verify", self.output, "--source", CHECKPOINTS / name, "--json", *more)
+        result = self.run_tool("verify", self.output, "--source", checkpoint(name), "--json", *more)
         self.assertEqual(result.returncode, code, result.stderr)
         return self.checked_json(result.stdout, "verify")
 
@@ -213,6 +225,121 @@ class GgufConvert(harness.ToolTest):
         problem = report["levels"]["exactness"]["problems"][0]
         self.assertEqual(problem["module"], "blk.0.attn_q.weight")
         self.assertIn("1 weights are not those of the source: row 0, column 160 is", problem["message"])
+
+    def test_the_smallest_type_that_is_exact(self):
+        plan = self.checked_json(self.run_ok("plan", *self.options("ct-widths", "--json")).stdout, "plan_gguf")
+        tensors = {tensor["name"].removeprefix("blk.0.").removesuffix(".weight"): tensor for tensor in plan["tensors"]}
+        self.assertEqual({name: tensors[name]["type"] for name in WIDTHS}, WIDTHS)
+        self.assertEqual(tensors["ffn_gate"]["scheme"], "w4a16 channel asymmetric")
+        self.assertEqual({name: tensors[name]["may_round"] for name in WIDTHS},
+                         {name: ["scales"] if name == "attn_output" else [] for name in WIDTHS})
+        self.assertEqual({name: tensors[name]["why"] for name in WIDTHS if "why" in tensors[name]}, {
+            "attn_output": "the scales are no multiples of one f16 in each block of 256, as Q3_K has them"})
+        self.assertIn("1 × Q4_0 and nothing smaller: the scales are no multiples",
+                      self.run_ok("plan", *self.options("ct-widths")).stdout)
+        exact = self.convert("ct-widths", "--exact")
+        self.assertEqual(exact["rounded"], {})
+        self.assertEqual({kind for kind in exact["types"] if kind.startswith("Q")}, set(WIDTHS.values()))
+
+    def test_plan_says_why_no_smaller_type_will_do(self):
+        plan = self.checked_json(self.run_ok("plan", *self.options("ar-w3-sym", "--json")).stdout, "plan_gguf")
+        reasons = {tensor.get("why") for tensor in plan["tensors"] if tensor["type"] == "Q4_0"}
+        self.assertIn("K = 384 is no multiple of 256, the block of Q3_K", reasons)
+
+    def test_a_tensor_of_modules_that_no_type_holds_together(self):
+        recorded = json.loads((ROOT / "fixtures" / "gguf" / "answers" / "ct-widths.json").read_text())
+        query = recorded["tensors"]["blk.0.attn_q.weight"]
+        os.environ["PREPACK_TEST_ANSWERS"] = str(self.scratch)
+        self.addCleanup(os.environ.pop, "PREPACK_TEST_ANSWERS", None)
+
+        def plan(*more):
+            (self.scratch / "ct-widths.json").write_text(json.dumps(recorded))
+            planned = self.checked_json(
+                self.run_ok("plan", *self.options("ct-widths", "--json", *more)).stdout, "plan_gguf")
+            types = {tensor["name"]: tensor["type"] for tensor in planned["tensors"]}
+            return types["blk.0.attn_q.weight"], planned["floats"]
+
+        # Codes of 2 bits beside codes of 4 with zero points: a type of 4 bits holds both.
+        query["rows"] += recorded["tensors"]["blk.0.ffn_gate.weight"]["rows"]
+        query["dims"] = [256, 768]
+        self.assertEqual(plan(), ("Q4_1", {}))
+        self.assertEqual(plan("--exact"), ("Q5_0", {}))
+        # Beside floats none does.
+        query["rows"] += recorded["tensors"]["output.weight"]["rows"]
+        query["dims"] = [256, 800]
+        (self.scratch / "ct-widths.json").write_text(json.dumps(recorded))
+        self.assert_fails(5, ["no type holds all modules of the tensor blk.0.attn_q.weight", "--fallback dequantize"],
+                          "plan", *self.options("ct-widths"))
+        for fallback in ("dequantize", "q8_0"):
+            kind, floats = plan("--fallback", fallback)
+            self.assertEqual(kind, "BF16")
+            self.assertEqual(set(floats), {"model.layers.0.mlp.gate_proj", "model.layers.0.self_attn.q_proj"})
+
+    def test_fallback_q8_0_quantizes_as_ggml_does(self):
+        self.assert_fails(2, ["--exact changes none"], "plan",
+                          *self.options("ct-fp8-block", "--fallback", "q8_0", "--exact"))
+        self.assert_fails(2, ["for --target gguf only"], "plan", CHECKPOINTS / "ct-fp8-block", "--target", "vllm-cpu",
+                          "--fallback", "q8_0")
+        planned = self.run_ok("plan", *self.options("ct-fp8-block", "--fallback", "q8_0", "--json"))
+        plan = self.checked_json(planned.stdout, "plan_gguf")
+        rounding = {tensor["type"]: tensor["may_round"] for tensor in plan["tensors"]}
+        self.assertEqual(rounding, {"Q8_0": ["quantized"], "BF16": [], "F32": []})
+        report = self.convert("ct-fp8-block", fallback="q8_0")
+        self.assertEqual((len(report["quantized"]), report["floats"]), (7, {}))
+        self.assertEqual(set(report["quantized"].values()), {"ggml has no type for FP8"})
+        self.assertEqual(len(report["rounded"]), 7)
+        tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.output).tensors}
+        manifest = json.loads(pathlib.Path(f"{self.output}.prepack.json").read_text())
+        truth = truth_of("ct-fp8-block")
+        compared = 0
+        for name, entry in manifest["tensors"].items():
+            if entry["type"] != "Q8_0":
+                continue
+            counts = report["rounded"][name]
+            self.assertEqual(counts, entry["rounded"])
+            self.assertEqual(counts["quantized"], tensors[name].n_elements)
+            self.assertTrue(40 < counts["sqnr_db"] < 60, counts)
+            for row, (source, number) in enumerate(rows_of(entry["rows"])):
+                expected = truth[source.removesuffix(".weight")]["rows_first16"]
+                if number < len(expected):
+                    blocks = gguf.quants.quantize(expected[number], gguf.GGMLQuantizationType.Q8_0)
+                    self.assertEqual(bytes(tensors[name].data[row]), bytes(blocks), f"{name} {row}")
+                    compared += 1
+        self.assertEqual(compared, 7 * 16)
+        notes = [note["message"] for note in self.verify("ct-fp8-block")["levels"]["exactness"]["notes"]]
+        self.assertTrue(notes)
+        self.assertTrue(all("weights are quantized to what Q8_0 holds" in note for note in notes), notes)
+        # The sums of errors do not depend on threads.
+        self.output = self.scratch / "again.gguf"
+        options = self.options("ct-fp8-block", "-o", self.output, "--fallback", "q8_0", "--jobs", "1")
+        self.run_ok("convert", *options)
+        self.assertEqual(pathlib.Path(f"{self.output}.prepack.json").read_bytes(),
+                         (self.scratch / "model.gguf.prepack.json").read_bytes())
+
+    def test_a_weight_that_is_further_off_than_half_a_step_is_found(self):
+        self.convert("ct-fp8-block", fallback="q8_0")
+        tensor = next(one for one in gguf.GGUFReader(self.output).tensors if one.name == "blk.0.attn_q.weight")
+        data = bytearray(self.output.read_bytes())
+        place = int(tensor.data_offset) + 34 * 7 + 2 + 5  # a code of a block
+        data[place] = (data[place] + (1 if data[place] < 100 else -1)) & 0xFF
+        self.output.write_bytes(data)
+        report = self.verify("ct-fp8-block", code=1)
+        self.assertIn("1 weights are not those of the source: row ",
+                      report["levels"]["exactness"]["problems"][0]["message"])
+
+    def test_one_conversion_at_a_time_writes_a_file(self):
+        lock = self.scratch / ".model.gguf.prepack-lock"
+        with lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assert_fails(2, [str(self.output), "another prepack is writing this output"], "convert",
+                              *self.options("ct-w4a16-g128-sym", "-o", self.output))
+            self.assertFalse(self.output.exists())
+        self.convert("ct-w4a16-g128-sym")  # a lock that nobody holds is free
+        self.assertFalse(lock.exists())
+        self.assertEqual({path.name for path in self.scratch.iterdir() if path.is_file()},
+                         {"python", "model.gguf", "model.gguf.prepack.json"})
+        self.assert_fails(4, ["the parent folder of the output does not exist"], "convert",
+                          *self.options("ct-w4a16-g128-sym", "-o", self.scratch / "none" / "model.gguf"))
 
     def test_verify_needs_what_convert_left(self):
         self.assert_fails(5, ["prepack has not made this file"], "verify", ROOT / "fixtures" / "gguf" / "model.gguf")

@@ -3,6 +3,7 @@ prepack_add_tests(convert
   damaged_journal_test.cpp
   every_fault_test.cpp
   flush_test.cpp
+  gguf/expert_stacks_test.cpp
   gguf/pack_blocks_test.cpp
   gguf/pack_k_quants_test.cpp
   gguf/quantize_test.cpp

@@ -134,6 +134,8 @@ class ConvertGgufRounded(Record):
     scales: int
     minima: int
     weights: int
+    quantized: Optional[int] = None
+    sqnr_db: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ class ConvertGguf(Document):
     tokenizer: bool
     types: Dict[str, ConvertGgufType]
     floats: Dict[str, str]
+    quantized: Dict[str, str]
     rounded: Dict[str, ConvertGgufRounded]
     left_out: Tuple[str, ...]
     source_bytes: int
@@ -825,6 +828,9 @@ class PlanGgufTensor(Record):
     bytes: int
     origin: str
     pieces: int
+    scheme: str
+    may_round: Tuple[Literal["minima", "quantized", "scales", "weights"], ...]
+    why: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -838,6 +844,7 @@ class PlanGguf(Document):
     converter_class: str
     tokenizer: bool
     floats: Dict[str, str]
+    quantized: Dict[str, str]
     left_out: Tuple[str, ...]
     bytes: int
     tensors: Tuple[PlanGgufTensor, ...]

@@ -14,6 +14,7 @@ prepack_add_tests(gemm
   kernel_model_slab_test.cpp
   kernel_model_test.cpp
   model_digests_test.cpp
+  model_ggml_test.cpp
   model_rows_test.cpp
   onednn_fields_test.cpp
   reference_test.cpp

@@ -61,8 +61,9 @@ float GgmlWeights::Product(uint64_t row, const GgmlActivations& x, uint64_t m) c
     case kF16:
     case kBF16: {
       const float* weights = &values_[row * k_];
+      const float* numbers = x.values(m).data();
       double sum = 0;
-      for (uint64_t i = 0; i < k_; ++i) sum += static_cast<double>(weights[i] * x.values(m)[i]);
+      for (uint64_t i = 0; i < k_; ++i) sum += static_cast<double>(weights[i] * numbers[i]);
       return static_cast<float>(sum);
     }
     case kQ2_K:

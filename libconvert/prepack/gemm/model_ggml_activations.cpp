@@ -126,12 +126,13 @@ void GgmlActivations::CopyRow(uint64_t row, std::span<double> columns) const {
     return;
   }
   const uint64_t width = k_ / blocks_;
-  for (uint64_t i = 0; i < k_; ++i) {
-    columns[i] = static_cast<double>(codes(row)[i]) * static_cast<double>(scales(row)[i / width]);
-  }
-  if (sums_.empty()) return;
+  const std::span<const int16_t> row_codes = codes(row);
   for (uint64_t block = 0; block < blocks_; ++block) {
+    const auto scale = static_cast<double>(scales(row)[block]);
     const std::span meant = columns.subspan(block * width, width);
+    std::ranges::transform(row_codes.subspan(block * width, width), meant.begin(),
+                           [=](int16_t code) { return static_cast<double>(code) * scale; });
+    if (sums_.empty()) continue;
     columns[k_ + block] =
         static_cast<double>(sums(row)[block]) - std::accumulate(meant.begin(), meant.end(), 0.0);
   }

@@ -180,12 +180,14 @@ void GgmlWeights::TakeSmallBlock(const uint8_t* bytes, uint64_t block) {
     default:
       break;
   }
-  const bool five_bits = type_ == kQ5_0 || type_ == kQ5_1;
   const int16_t offset = type_ == kQ4_0 ? 8 : type_ == kQ5_0 ? 16 : 0;
+  for (uint64_t i = 0; i < kBlockOf32 / 2; ++i) {
+    codes[i] = static_cast<int16_t>((low[i] & 15) - offset);
+    codes[kBlockOf32 / 2 + i] = static_cast<int16_t>((low[i] >> 4) - offset);
+  }
+  if (type_ != kQ5_0 && type_ != kQ5_1) return;
   for (uint64_t i = 0; i < kBlockOf32; ++i) {
-    uint32_t code = NibbleAt(low, i, kBlockOf32);
-    if (five_bits) code |= (fifth[i / 8] >> (i % 8) & 1U) << 4U;
-    codes[i] = static_cast<int16_t>(static_cast<int>(code) - offset);
+    codes[i] = static_cast<int16_t>(codes[i] + (fifth[i / 8] >> (i % 8) & 1) * 16);
   }
 }
 

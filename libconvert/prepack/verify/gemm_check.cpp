@@ -235,19 +235,6 @@ void ReportFailure(const Status& status, std::string_view done, Level level,
                              fmt::format("not {}: {}", done, status.ToString())});
 }
 
-// If some modules were not judged, the level has not run, unless it has failed.
-void Conclude(const std::vector<const ModuleVerification*>& modules, Level level,
-              std::string_view reason, LevelResult& result) {
-  if (result.state == LevelState::kFailed) return;
-  result.state = modules.empty() ? LevelState::kNotRun : LevelState::kPassed;
-  if (modules.empty()) result.reason = "the folder has no packed module";
-  for (const ModuleVerification* module : modules) {
-    if (module->state(level) == LevelState::kPassed) continue;
-    result.state = LevelState::kNotRun;
-    result.reason = reason;
-  }
-}
-
 // Of a module, or of one expert of a stack.
 template <typename T, typename Measure>
 Result<T> MeasureProduct(std::string_view kind, const PackedModule& packed,

@@ -12,7 +12,6 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
-#include "prepack/base/random.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/verify/truth.h"
@@ -23,20 +22,19 @@ namespace {
 constexpr uint64_t kOutlierEvery = 256;  // channels
 constexpr double kOutlierFactor = 20;
 
+// `seed`: the number of input channels, for activations that modules share.
+uint64_t SeedOfShared(uint64_t seed) {
+  return SeedOfName("activations") + seed;
+}
+
 // With a static scale each module has activations of its own, as it has a range of its own, and so
 // has each expert.
 uint64_t SeedOf(const PackedModule& module) {
-  if (module.request().scheme.activations.dynamic) {
-    return SeedOfName("activations") + module.request().k;
-  }
+  if (module.request().scheme.activations.dynamic) return SeedOfShared(module.request().k);
   return SeedOfName(module.name()) + module.expert().value_or(0) * 0x9E3779B97F4A7C15ULL;
 }
 
-// The parameters of a normal distribution.
-struct Distribution {
-  double mean = 0;
-  double deviation = 1;
-};
+using Distribution = GemmInputs::Distribution;
 
 // 8-bit values reach four deviations: the range that the checkpoint saw, and what is cut off beyond
 // it is not more than what rounding changes.
@@ -113,35 +111,53 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   PREPACK_TRY_ASSIGN(const Distribution distribution, FindDistribution(packed, source));
 
   SplitMix64 random(SeedOf(packed) + (slab ? slab->k0 : 0));
-  inputs.exact_.reserve((kGaussianRows + kOutlierRows) * inputs.k_);
-  for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
-    AppendGaussianRow(distribution, inputs.k_, random, inputs.exact_);
-  }
-  const std::span outliers = std::span(inputs.exact_).subspan(kGaussianRows * inputs.k_);
-  for (uint64_t k = random.Below(std::min(kOutlierEvery, inputs.k_)); k < inputs.k_;
-       k += kOutlierEvery) {
-    for (uint64_t row = 0; row < kOutlierRows; ++row) {
-      outliers[row * inputs.k_ + k] *= kOutlierFactor;
-    }
-  }
-  inputs.dense_rows_ = kGaussianRows + kOutlierRows;
-  inputs.batches_ = {{"gaussian", 0, 1},
-                     {"gaussian", 0, 8},
-                     {"gaussian", 0, kGaussianRows},
-                     {"outliers", kGaussianRows, kOutlierRows}};
+  inputs.DrawDense(distribution, random);
   if (recorded != nullptr) status = inputs.AddRecorded(packed, *recorded);
   if (!status.ok()) return status;
-
   const uint64_t groups =
       slab ? CeilDiv(slab->inputs, packed.request().scheme.group_size) : packed.request().groups();
-  const uint64_t reached = std::min(inputs.k_, std::max(groups, kMaxHotRows));
-  const double value = HotValue(distribution);
-  for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
-    inputs.hot_.push_back(HotRow(row, reached, inputs.k_, value, random));
-  }
-  inputs.batches_.push_back({"one-hot", inputs.dense_rows_, inputs.hot_.size()});
+  inputs.DrawHot(distribution, groups, random);
   inputs.Give(dtype);
   return inputs;
+}
+
+GemmInputs GemmInputs::MakePlain(uint64_t k, uint64_t groups, uint64_t seed) {
+  GemmInputs inputs;
+  inputs.k_ = k;
+  inputs.order_.resize(k);
+  std::iota(inputs.order_.begin(), inputs.order_.end(), 0);
+  SplitMix64 random(SeedOfShared(seed));
+  inputs.DrawDense(Distribution{}, random);
+  inputs.DrawHot(Distribution{}, groups, random);
+  inputs.Give(DType::kF32);
+  return inputs;
+}
+
+// Gaussian rows and outliers.
+void GemmInputs::DrawDense(const Distribution& distribution, SplitMix64& random) {
+  exact_.reserve((kGaussianRows + kOutlierRows) * k_);
+  for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
+    AppendGaussianRow(distribution, k_, random, exact_);
+  }
+  const std::span outliers = std::span(exact_).subspan(kGaussianRows * k_);
+  for (uint64_t k = random.Below(std::min(kOutlierEvery, k_)); k < k_; k += kOutlierEvery) {
+    for (uint64_t row = 0; row < kOutlierRows; ++row) outliers[row * k_ + k] *= kOutlierFactor;
+  }
+  dense_rows_ = kGaussianRows + kOutlierRows;
+  batches_ = {{"gaussian", 0, 1},
+              {"gaussian", 0, 8},
+              {"gaussian", 0, kGaussianRows},
+              {"outliers", kGaussianRows, kOutlierRows}};
+}
+
+// Behind all dense rows.
+void GemmInputs::DrawHot(const Distribution& distribution, uint64_t groups, SplitMix64& random) {
+  const uint64_t reached = std::min(k_, std::max(groups, kMaxHotRows));
+  const double value = HotValue(distribution);
+  for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
+    hot_.push_back(HotRow(row, reached, k_, value, random));
+  }
+  batches_.push_back({"one-hot", dense_rows_, hot_.size()});
 }
 
 void GemmInputs::Give(DType dtype) {

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "prepack/base/dtype.h"
+#include "prepack/base/random.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/gemm/kernel_model.h"
@@ -59,12 +60,21 @@ struct HotInput {
 
 class GemmInputs {
  public:
+  // The parameters of a normal distribution.
+  struct Distribution {
+    double mean = 0;
+    double deviation = 1;
+  };
+
   // `dtype`: what the kernel is given. `recorded` may be null: the recorded activations, in which
   // those of a module have its name. kUsage when they do not fit the module. `slab`: of packed
   // input channels; none: all.
   static Result<GemmInputs> Make(const PackedModule& packed, const SecondDecoder& source,
                                  DType dtype, const Checkpoint* recorded,
                                  const std::optional<InputSlab>& slab = {});
+  // Activations in f32 that are no packed module's, of k input channels in so many groups. Other
+  // seeds have other ones.
+  static GemmInputs MakePlain(uint64_t k, uint64_t groups, uint64_t seed);
 
   uint64_t rows() const { return dense_rows_ + hot_.size(); }
   // Input channels: those of the slab, else all.
@@ -94,6 +104,8 @@ class GemmInputs {
 
  private:
   GemmInputs() = default;
+  void DrawDense(const Distribution& distribution, SplitMix64& random);
+  void DrawHot(const Distribution& distribution, uint64_t groups, SplitMix64& random);
   Status ReadOrder(const PackedModule& packed);
   Status AddRecorded(const PackedModule& packed, const Checkpoint& recorded);
   // Appends the last exact or hot row to the given ones.

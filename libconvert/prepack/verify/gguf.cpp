@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,12 +14,17 @@
 #include "prepack/base/parallel.h"
 #include "prepack/convert/gguf/manifest.h"
 #include "prepack/convert/gguf/sources.h"
+#include "prepack/gguf/blocks.h"
 #include "prepack/gguf/keys.h"
 #include "prepack/gguf/model.h"
+#include "prepack/io/memory_limit.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
+#include "prepack/verify/gguf_products.h"
 #include "prepack/verify/gguf_weights.h"
+#include "prepack/verify/input_cache.h"
+#include "prepack/verify/judgement.h"
 
 namespace prepack {
 namespace {
@@ -30,7 +36,7 @@ Status CheckOptions(const VerifyOptions& options) {
   if (options.baseline) return refuse("--baseline");
   if (options.activations) return refuse("--activations");
   if (options.sample) return refuse("--sample");
-  if (!options.min_sqnr.empty()) return refuse("--min-sqnr");
+  if (options.engine == EngineChoice::kOneDnn) return refuse("--engine onednn");
   return {};
 }
 
@@ -53,12 +59,15 @@ class GgufVerification {
         model_(model),
         manifest_(manifest),
         progress_(progress),
-        threads_(ThreadCount(options.jobs)) {}
+        inputs_(options.memory_limit == 0 ? InputCache::kMostKept : 0) {}
 
   Result<VerifyReport> Run() {
     Begin();
+    PREPACK_TRY(ReadBars());
+    PREPACK_TRY_ASSIGN(threads_, ThreadsWithin(Need(), options_.jobs, options_.memory_limit,
+                                               "verified"));
     if (Runs(Level::kIntegrity)) PREPACK_TRY(CheckIntegrity());
-    if (Runs(Level::kExactness)) PREPACK_TRY(CheckExactness());
+    if (Runs(Level::kExactness) || Runs(Level::kGemm)) PREPACK_TRY(CheckWeights());
     for (auto& [name, figure] : figures_) report_.modules.push_back(std::move(figure));
     return std::move(report_);
   }
@@ -74,8 +83,6 @@ class GgufVerification {
     for (const Level one : kLevels) {
       level(one).reason = fmt::format("skipped on request (--skip {})", LevelName(one));
     }
-    level(Level::kGemm) = {.asked = false,
-                           .reason = "prepack has no model of llama.cpp's products"};
     level(Level::kQuality) = {.asked = false, .reason = "not for GGUF files"};
     for (const auto& [name, tensor] : manifest_.tensors) {
       ModuleVerification& figure = figures_[name];
@@ -87,6 +94,31 @@ class GgufVerification {
       figure.n = 1;
       for (size_t i = 1; i < stored->dims.size(); ++i) figure.n *= stored->dims[i];
     }
+  }
+
+  Status ReadBars() {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : manifest_.tensors) names.push_back(name);
+    PREPACK_TRY_ASSIGN(SqnrBars bars, SqnrBars::Make(options_.min_sqnr, names));
+    bars_ = std::move(bars);
+    return {};
+  }
+
+  // A stripe of the tensor that takes most, and the activations of the one that has most columns.
+  MemoryNeed Need() const {
+    MemoryNeed need;
+    uint64_t inputs = 0;
+    for (const gguf::Tensor& tensor : model_.tensors()) {
+      if (tensor.dims.empty()) continue;
+      uint64_t own = GgufRows::MemoryOfStripe(tensor.dims.front());
+      if (GgufProducts::AreOf(tensor) && Runs(Level::kGemm)) {
+        own += GgufProducts::Memory(tensor, options_.sampled_weights);
+        inputs = std::max(inputs, GgufInputs::Bytes(GgufProducts::SlabInputs(tensor)));
+      }
+      need.per_thread = std::max(need.per_thread, own);
+    }
+    need.per_thread += inputs;  // threads may work on tensors of different shapes
+    return need;
   }
 
   Status CheckIntegrity() {
@@ -129,12 +161,15 @@ class GgufVerification {
     return found;
   }
 
-  Status CheckExactness() {
+  Status CheckWeights() {
     const std::optional<std::filesystem::path> path = SourcePath();
     if (!path) {
-      level(Level::kExactness).reason =
-          "this level needs the source checkpoint, which is not where the manifest says: give it "
-          "with --source";
+      for (const Level one : {Level::kExactness, Level::kGemm}) {
+        if (!Runs(one)) continue;
+        level(one).reason =
+            "this level needs the source checkpoint, which is not where the manifest says: give it "
+            "with --source";
+      }
       return {};
     }
     report_.source = path->string();
@@ -150,56 +185,155 @@ class GgufVerification {
       const auto it = by_name.find(name);
       truth.sources.push_back(it == by_name.end() ? nullptr : it->second);
     }
-    PREPACK_TRY(CompareAll(truth));
-    NoteLeftOut(sources, truth);
+    for (const Level one : {Level::kExactness, Level::kGemm}) {
+      if (Runs(one)) level(one) = {.state = LevelState::kPassed};
+    }
+    std::vector<Compared> tensors = FindTensors(truth);
+    PREPACK_TRY(CompareAll(tensors));
+    if (Runs(Level::kExactness)) {
+      NoteLeftOut(sources, truth);
+      SetModuleStates(Level::kExactness, level(Level::kExactness), nullptr, figures_);
+    }
+    if (Runs(Level::kGemm)) ConcludeProducts();
     return {};
   }
 
-  Status CompareAll(const GgufTruth& truth) {
+  // A tensor that holds rows of the source.
+  struct Compared {
+    std::unique_ptr<GgufRows> rows;
+    std::optional<GgufProducts> products;  // none: it is not multiplied
+  };
+
+  std::vector<Compared> FindTensors(const GgufTruth& truth) {
+    std::vector<Compared> tensors;
+    for (const auto& [name, record] : manifest_.tensors) {
+      const gguf::Tensor* tensor = model_.FindTensor(name);
+      if (record.rows.empty() || tensor == nullptr) continue;
+      auto rows = std::make_unique<GgufRows>(model_, *tensor, record, truth);
+      if (const Status status = rows->Prepare(); !status.ok()) {
+        for (const Level one : {Level::kExactness, Level::kGemm}) {
+          if (Runs(one)) level(one).FailModule(name, status.what());
+        }
+        figures_[name].state(Level::kGemm) = level(Level::kGemm).state;
+        continue;
+      }
+      Compared& one = tensors.emplace_back(Compared{.rows = std::move(rows), .products = {}});
+      if (Runs(Level::kGemm) && GgufProducts::AreOf(*tensor)) {
+        one.products.emplace(*one.rows, options_.sampled_weights, inputs_);
+      }
+    }
+    return tensors;
+  }
+
+  // What was found in a stripe.
+  struct Found {
+    WeightCounts exactness;  // by the reader's decoder
+    WeightCounts gemm;       // by the model of the product
+    GgufSums sums;
+
+    void Add(Found other) {
+      exactness.Add(std::move(other.exactness));
+      gemm.Add(std::move(other.gemm));
+      sums.Merge(other.sums);
+    }
+  };
+  struct Scratch {
+    GgufStripe stripe;
+    std::vector<float> row;
+    GgufScratch products;
+  };
+
+  // Stripes come in any order, and are judged in theirs, so that figures do not depend on the
+  // threads, and what was found of a stripe is not kept for long.
+  Status CompareAll(const std::vector<Compared>& tensors) {
     struct Stripe {
       size_t tensor;
       uint64_t stripe;
     };
-    LevelResult result{.state = LevelState::kPassed};
-    std::vector<std::unique_ptr<GgufComparison>> comparisons;
-    std::vector<const gguf::Tensor*> tensors;
     std::vector<Stripe> stripes;
     uint64_t bytes = 0;
-    for (const auto& [name, record] : manifest_.tensors) {
-      const gguf::Tensor* tensor = model_.FindTensor(name);
-      if (record.rows.empty() || tensor == nullptr) continue;
-      auto comparison = std::make_unique<GgufComparison>(model_, *tensor, record, truth);
-      if (const Status status = comparison->Prepare(); !status.ok()) {
-        result.FailModule(name, status.what());
-        continue;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      for (uint64_t stripe = 0; stripe < tensors[i].rows->stripes(); ++stripe) {
+        stripes.push_back({i, stripe});
       }
-      for (uint64_t i = 0; i < comparison->stripes(); ++i) {
-        stripes.push_back({tensors.size(), i});
-      }
-      bytes += tensor->bytes;
-      comparisons.push_back(std::move(comparison));
-      tensors.push_back(tensor);
+      bytes += tensors[i].rows->tensor().bytes;
     }
-    std::vector<WeightCounts> counts(stripes.size());
+    std::vector<Scratch> scratch(threads_);
+    std::vector<std::unique_ptr<Found>> found(stripes.size());
+    std::mutex mutex;
+    size_t next = 0;
+    Found of_tensor;
     progress_.Begin("comparing", bytes);
-    PREPACK_TRY(ParallelFor(stripes.size(), threads_, [&](size_t i, unsigned) -> Status {
+    return ParallelFor(stripes.size(), threads_, [&](size_t i, unsigned worker) -> Status {
       if (CancellationRequested()) return Interrupted(model_.path().string());
-      const GgufComparison& comparison = *comparisons[stripes[i].tensor];
-      PREPACK_TRY_ASSIGN(counts[i], comparison.Compare(stripes[i].stripe));
-      progress_.Add(comparison.stripe_bytes());
+      const Compared& tensor = tensors[stripes[i].tensor];
+      auto own = std::make_unique<Found>();
+      PREPACK_TRY(CompareStripe(tensor, stripes[i].stripe, scratch[worker], *own));
+      progress_.Add(scratch[worker].stripe.bytes.size());
+      const std::lock_guard lock(mutex);
+      found[i] = std::move(own);
+      for (; next < found.size() && found[next]; ++next) {
+        of_tensor.Add(std::move(*found[next]));
+        found[next].reset();
+        const bool is_last =
+            next + 1 == stripes.size() || stripes[next + 1].tensor != stripes[next].tensor;
+        if (is_last) Judge(tensors[stripes[next].tensor], std::exchange(of_tensor, {}));
+      }
       return {};
-    }));
-    std::vector<WeightCounts> of_tensors(tensors.size());
-    for (size_t i = 0; i < stripes.size(); ++i) {
-      of_tensors[stripes[i].tensor].Add(std::move(counts[i]));
+    });
+  }
+
+  Status CompareStripe(const Compared& tensor, uint64_t index, Scratch& scratch,
+                       Found& found) const {
+    const GgufRows& rows = *tensor.rows;
+    PREPACK_TRY(rows.Read(index, scratch.stripe));
+    const GgufStripe& stripe = scratch.stripe;
+    if (Runs(Level::kExactness)) {
+      scratch.row.resize(rows.columns());
+      for (uint64_t row = 0; row < stripe.rows; ++row) {
+        gguf::Dequantize(rows.tensor().type,
+                         std::span(stripe.bytes).subspan(row * rows.row_bytes(), rows.row_bytes()),
+                         scratch.row);
+        rows.Compare(stripe.first + row, scratch.row,
+                     std::span(stripe.expected).subspan(row * rows.columns(), rows.columns()),
+                     found.exactness);
+      }
     }
-    for (size_t i = 0; i < tensors.size(); ++i) Judge(tensors[i]->name, of_tensors[i], result);
-    level(Level::kExactness) = std::move(result);
-    SetModuleStates(Level::kExactness, level(Level::kExactness), nullptr, figures_);
+    if (tensor.products) tensor.products->Add(stripe, scratch.products, found.gemm, found.sums);
     return {};
   }
 
-  void Judge(const std::string& name, const WeightCounts& counts, LevelResult& result) {
+  void Judge(const Compared& tensor, const Found& found) {
+    const std::string& name = tensor.rows->tensor().name;
+    if (Runs(Level::kExactness)) JudgeWeights(name, found.exactness, level(Level::kExactness));
+    if (!tensor.products) return;
+    ModuleVerification& module = figures_[name];
+    LevelResult& result = level(Level::kGemm);
+    module.gemm = tensor.products->Figures(found.sums);
+    ModuleBars bars = tensor.products->Bars();
+    bars.end_to_end_db = bars_->Of(name).value_or(bars.end_to_end_db);
+    JudgeProducts(bars, module, result);
+    if (found.gemm.wrong == 0) return;
+    module.state(Level::kGemm) = LevelState::kFailed;
+    result.FailModule(name, fmt::format("the product reads {} weights that are not those of the "
+                                        "source: {}",
+                                        found.gemm.wrong, found.gemm.first_wrong));
+  }
+
+  void ConcludeProducts() {
+    report_.engine = EngineChoiceName(EngineChoice::kReference);
+    std::vector<const ModuleVerification*> judged;
+    for (const auto& [name, module] : figures_) {
+      if (module.gemm) judged.push_back(&module);
+    }
+    LevelResult& result = level(Level::kGemm);
+    Conclude(judged, Level::kGemm, "the result of some products proves nothing", result);
+    if (judged.empty() && result.state != LevelState::kFailed) {
+      result.reason = "the file has no matrix with rows of the source";
+    }
+  }
+
+  void JudgeWeights(const std::string& name, const WeightCounts& counts, LevelResult& result) {
     // Of what is rounded as it must be, neither yes nor no says enough: the note does.
     if (counts.wrong != 0 || counts.rounded == 0) figures_[name].exact = counts.wrong == 0;
     if (counts.wrong != 0) {
@@ -241,7 +375,9 @@ class GgufVerification {
   const gguf::Model& model_;
   const gguf::Manifest& manifest_;
   Progress& progress_;
-  const unsigned threads_;
+  unsigned threads_ = 1;
+  std::optional<SqnrBars> bars_;
+  GgufInputCache inputs_;
   VerifyReport report_;
   ModuleFigures figures_;
 };

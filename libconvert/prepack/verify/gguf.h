@@ -7,6 +7,8 @@
 //   integrity  the bytes of every tensor have the hash that the manifest beside the file says
 //   exactness  every weight equals the source's, which the second decoder decodes; where the type
 //              of ggml has to round (the manifest counts it), it is off by no more than that
+//   gemm       so does every weight that a model of ggml's product reads, and its products are
+//              those of the source in f64 (gguf_products.h)
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"

@@ -8,6 +8,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/gguf/blocks.h"
+#include "prepack/verify/truth.h"
 
 namespace prepack {
 namespace {
@@ -20,13 +21,61 @@ constexpr float kHalf = 0x1p-11F;
 constexpr float kBrain = 0x1p-8F;
 constexpr float kSingle = 0x1p-22F;
 
-float Largest(std::span<const float> weights) {
-  float largest = 0;
-  for (const float weight : weights) largest = std::max(largest, std::abs(weight));
-  return largest;
+// Weights of a stripe: what all levels look at stays in the L2 cache.
+constexpr uint64_t kCachedWeights = uint64_t{1} << 18;
+
+// A multiple of 16, because some checkpoints store several channels in a word.
+uint64_t CachedRows(uint64_t columns) {
+  return std::max<uint64_t>(1, kCachedWeights / std::max<uint64_t>(columns, 1) / 16) * 16;
+}
+
+// Nearly all rows are: without a branch, so that it becomes vector code.
+bool AreEqual(const float* weights, float factor, const float* expected, uint64_t count) {
+  uint32_t differ = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    differ |= static_cast<uint32_t>(weights[i] * factor != expected[i]);
+  }
+  return differ == 0;
+}
+
+template <typename Step>
+void ScaleSteps(const Step* steps, uint64_t count, double scale, float* weights) {
+  const auto single = static_cast<float>(scale);
+  if (static_cast<double>(single) == scale) {
+    for (uint64_t i = 0; i < count; ++i) weights[i] = static_cast<float>(steps[i]) * single;
+    return;
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    weights[i] = static_cast<float>(static_cast<double>(steps[i]) * scale);
+  }
+}
+
+// Products, rounded once to f32.
+void WeightsOf(const DecodedRows& decoded, std::span<float> weights) {
+  const uint64_t inputs = decoded.inputs();
+  const std::vector<uint64_t> run_ends = RunsOf(decoded.group_of);
+  for (uint64_t row = 0; row < decoded.rows(); ++row) {
+    uint64_t k = 0;
+    for (const uint64_t end : run_ends) {
+      const double scale = decoded.scales[row * decoded.groups() + decoded.group_of[k]];
+      const uint64_t at = row * inputs + k;
+      if (decoded.small.empty()) {
+        ScaleSteps(&decoded.steps[at], end - k, scale, &weights[at]);
+      } else {
+        ScaleSteps(&decoded.small[at], end - k, scale, &weights[at]);
+      }
+      k = end;
+    }
+  }
 }
 
 }  // namespace
+
+float LargestOf(std::span<const float> row) {
+  float largest = 0;
+  for (const float weight : row) largest = std::max(largest, std::abs(weight));
+  return largest;
+}
 
 void WeightCounts::Add(WeightCounts other) {
   identical += other.identical;
@@ -35,17 +84,17 @@ void WeightCounts::Add(WeightCounts other) {
   wrong += other.wrong;
 }
 
-GgufComparison::GgufComparison(const gguf::Model& model, const gguf::Tensor& tensor,
-                               const gguf::ManifestTensor& record, const GgufTruth& truth)
+GgufRows::GgufRows(const gguf::Model& model, const gguf::Tensor& tensor,
+                   const gguf::ManifestTensor& record, const GgufTruth& truth)
     : model_(model),
       tensor_(tensor),
       record_(record),
       truth_(truth),
       rows_(record.rows),
       columns_(tensor.dims.empty() ? 1 : tensor.dims.front()),
-      stripe_rows_(gguf::StripeRows(columns_)) {}
+      stripe_rows_(CachedRows(columns_)) {}
 
-Status GgufComparison::Prepare() {
+Status GgufRows::Prepare() {
   const std::string where = model_.Where(tensor_);
   const auto malformed = [&](std::string_view what) {
     return Malformed(where, what).Hint("Was the file made from this source?");
@@ -78,51 +127,64 @@ Status GgufComparison::Prepare() {
   });
 }
 
-uint64_t GgufComparison::stripes() const {
+uint64_t GgufRows::stripes() const {
   return CeilDiv(rows_.rows(), stripe_rows_);
 }
 
-Result<WeightCounts> GgufComparison::Compare(uint64_t stripe) const {
-  const uint64_t first = stripe * stripe_rows_;
-  const uint64_t count = std::min(stripe_rows_, rows_.rows() - first);
-  std::vector<float> weights(count * columns_);
-  PREPACK_TRY(
-      model_.Visit(tensor_, first * row_bytes_, count * row_bytes_, [&](const std::byte* bytes) {
-        gguf::Dequantize(tensor_.type, {bytes, static_cast<size_t>(count * row_bytes_)}, weights);
-      }));
-  WeightCounts counts;
-  PREPACK_TRY(rows_.ForReads(first, count, [&](std::span<const gguf::PlacedRow> rows) {
-    return CompareRows(rows, first, weights, counts);
-  }));
-  return counts;
+uint64_t GgufRows::MemoryOfStripe(uint64_t columns) {
+  constexpr uint64_t kOfWeight = 4 * sizeof(float);  // expected, scattered, and to decode them
+  return CachedRows(columns) * columns * kOfWeight;
 }
 
-Status GgufComparison::CompareRows(std::span<const gguf::PlacedRow> rows, uint64_t first,
-                                   std::span<const float> weights, WeightCounts& counts) const {
-  const uint64_t n0 = rows.front().row;
-  std::vector<float> expected;
-  PREPACK_TRY(
-      ReadSource(*truth_.sources[rows.front().source], n0, rows.back().row - n0 + 1, expected));
+Status GgufRows::Read(uint64_t stripe, GgufStripe& out) const {
+  out.first = stripe * stripe_rows_;
+  out.rows = std::min(stripe_rows_, rows_.rows() - out.first);
+  out.bytes.resize(out.rows * row_bytes_);
+  PREPACK_TRY(model_.Visit(
+      tensor_, out.first * row_bytes_, out.bytes.size(),
+      [&](const std::byte* bytes) { std::copy_n(bytes, out.bytes.size(), out.bytes.data()); }));
+  out.expected.resize(out.rows * columns_);
+  return rows_.ForReads(out.first, out.rows, [&](std::span<const gguf::PlacedRow> rows) {
+    return ReadRows(rows, out);
+  });
+}
+
+// Straight to their places, if they have the order of the source.
+Status GgufRows::ReadRows(std::span<const gguf::PlacedRow> rows, GgufStripe& out) const {
+  const gguf::PlacedRow& first = rows.front();
+  const gguf::Source& source = *truth_.sources[first.source];
+  bool in_order = true;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    in_order = in_order && rows[i].row == first.row + i && rows[i].index == first.index + i;
+  }
+  const std::span expected = std::span(out.expected);
+  if (in_order) {
+    return ReadSource(
+        source, first.row, rows.size(),
+        expected.subspan((first.index - out.first) * columns_, rows.size() * columns_), out);
+  }
+  const uint64_t count = rows.back().row - first.row + 1;
+  out.scattered.resize(count * columns_);
+  PREPACK_TRY(ReadSource(source, first.row, count, out.scattered, out));
   for (const gguf::PlacedRow& row : rows) {
-    CompareRow(row, weights.subspan((row.index - first) * columns_, columns_),
-               std::span(expected).subspan((row.row - n0) * columns_, columns_), counts);
+    std::copy_n(&out.scattered[(row.row - first.row) * columns_], columns_,
+                &expected[(row.index - out.first) * columns_]);
   }
   return {};
 }
 
 // Rows as the second decoder, or the file, has them.
-Status GgufComparison::ReadSource(const gguf::Source& source, uint64_t n0, uint64_t rows,
-                                  std::vector<float>& expected) const {
-  expected.resize(rows * columns_);
+Status GgufRows::ReadSource(const gguf::Source& source, uint64_t n0, uint64_t rows,
+                            std::span<float> expected, GgufStripe& memory) const {
   if (source.plain != nullptr) {
     const GgmlType stored = gguf::FloatTypeOf(source.plain->dtype);
-    std::vector<std::byte> bytes(rows * columns_ * gguf::InfoOf(stored).bytes);
-    PREPACK_TRY(truth_.source.Read(*source.plain, n0 * bytes.size() / rows, bytes));
-    gguf::Dequantize(stored, bytes, expected);
+    const uint64_t stored_row = columns_ * gguf::InfoOf(stored).bytes;
+    memory.stored.resize(rows * stored_row);
+    PREPACK_TRY(truth_.source.Read(*source.plain, n0 * stored_row, memory.stored));
+    gguf::Dequantize(stored, memory.stored, expected);
     return {};
   }
   const uint64_t each = source.rows_of_module();
-  DecodedRows decoded;
   for (uint64_t done = 0; done < rows;) {
     const QuantizedLinear& linear = *source.modules[(n0 + done) / each];
     const uint64_t row = (n0 + done) % each;
@@ -132,15 +194,12 @@ Status GgufComparison::ReadSource(const gguf::Source& source, uint64_t n0, uint6
     // Channels of a stack may alternate: they are decoded one by one then.
     const uint64_t at_once = stored.step == 1 ? count : 1;
     for (uint64_t part = 0; part < count; part += at_once) {
-      PREPACK_TRY(truth_.decoder.Decode(
-          stored.module, columns_, stored.first + (row + part) * stored.step, at_once, decoded));
-      for (uint64_t r = 0; r < at_once; ++r) {
-        float* out = &expected[(done + part + r) * columns_];
-        const double* scales = &decoded.scales[r * decoded.groups()];
-        for (uint64_t k = 0; k < columns_; ++k) {
-          out[k] = static_cast<float>(decoded.Step(r, k) * scales[decoded.group_of[k]]);
-        }
-      }
+      memory.decoded.takes_small = true;
+      PREPACK_TRY(truth_.decoder.Decode(stored.module, columns_,
+                                        stored.first + (row + part) * stored.step, at_once,
+                                        memory.decoded));
+      WeightsOf(memory.decoded,
+                expected.subspan((done + part) * columns_, at_once * columns_));
     }
     done += count;
   }
@@ -149,7 +208,7 @@ Status GgufComparison::ReadSource(const gguf::Source& source, uint64_t n0, uint6
 
 // How far a weight may be off, where `largest` is the largest of its row; of one that was
 // quantized, of its block.
-float GgufComparison::Bound(float expected, float largest) const {
+float GgufRows::Bound(float expected, float largest) const {
   const float magnitude = std::abs(expected);
   switch (tensor_.type) {
     case GgmlType::kQ4_1:
@@ -171,23 +230,30 @@ float GgufComparison::Bound(float expected, float largest) const {
   }
 }
 
-void GgufComparison::CompareRow(const gguf::PlacedRow& row, std::span<const float> weights,
-                                std::span<const float> expected, WeightCounts& counts) const {
-  const float factor =
-      factors_.empty() ? 1 : factors_[row.index / (rows_.rows() / factors_.size())];
+float GgufRows::Factor(uint64_t row) const {
+  return factors_.empty() ? 1 : factors_[row / (rows_.rows() / factors_.size())];
+}
+
+void GgufRows::Compare(uint64_t row, std::span<const float> weights,
+                       std::span<const float> expected, WeightCounts& counts) const {
+  const float factor = Factor(row);
+  if (AreEqual(weights.data(), factor, expected.data(), columns_)) {
+    counts.identical += columns_;
+    return;
+  }
   const bool quantized = record_.rounded.quantized != 0;
   const uint64_t near = quantized ? gguf::InfoOf(tensor_.type).block : columns_;
   float largest = 0;
   for (uint64_t k = 0; k < columns_; ++k) {
-    if (k % near == 0) largest = Largest(expected.subspan(k, near));
+    if (k % near == 0) largest = LargestOf(expected.subspan(k, near));
     const float weight = weights[k] * factor;
     if (weight == expected[k]) {
       ++counts.identical;
     } else if (std::abs(weight - expected[k]) <= Bound(expected[k], largest)) {
       ++counts.rounded;
     } else if (counts.wrong++ == 0) {
-      counts.first_wrong = fmt::format("row {}, column {} is {}, and {} in the source", row.index,
-                                       k, weight, expected[k]);
+      counts.first_wrong =
+          fmt::format("row {}, column {} is {}, and {} in the source", row, k, weight, expected[k]);
     }
   }
 }

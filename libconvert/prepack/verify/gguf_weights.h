@@ -1,10 +1,11 @@
 #ifndef PREPACK_VERIFY_GGUF_WEIGHTS_H_
 #define PREPACK_VERIFY_GGUF_WEIGHTS_H_
 
-// Compares the weights of a GGUF tensor with those of its source.
+// The weights of a GGUF tensor beside those of its source: what all levels of `verify` compare.
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,33 +27,59 @@ struct WeightCounts {
   void Add(WeightCounts other);
 };
 
-// What the weights are compared with. All of it must outlive the comparisons.
+// What the weights are compared with. All of it must outlive the rows.
 struct GgufTruth {
   const Checkpoint& source;
   const SecondDecoder& decoder;
   std::vector<const gguf::Source*> sources;  // as Manifest::sources; null: the source has none
 };
 
-class GgufComparison {
+// Some rows of a tensor, and memory to read them with; of one thread.
+struct GgufStripe {
+  uint64_t first = 0;
+  uint64_t rows = 0;
+  std::vector<std::byte> bytes;  // of the file
+  std::vector<float> expected;   // [rows, K], as the second decoder reads them from the source
+  DecodedRows decoded;
+  std::vector<std::byte> stored;
+  std::vector<float> scattered;  // rows that have another order in the file
+};
+
+// A tensor whose rows are rows of the source.
+class GgufRows {
  public:
-  GgufComparison(const gguf::Model& model, const gguf::Tensor& tensor,
-                 const gguf::ManifestTensor& record, const GgufTruth& truth);
+  GgufRows(const gguf::Model& model, const gguf::Tensor& tensor, const gguf::ManifestTensor& record,
+           const GgufTruth& truth);
 
   // Reads the factors of NVFP4. kMalformed when rows are not where the source has some.
   Status Prepare();
+
+  const gguf::Tensor& tensor() const { return tensor_; }
+  uint64_t rows() const { return rows_.rows(); }
+  uint64_t columns() const { return columns_; }
+  uint64_t row_bytes() const { return row_bytes_; }
   uint64_t stripes() const;
   uint64_t stripe_bytes() const { return stripe_rows_ * row_bytes_; }
-  // From any thread.
-  Result<WeightCounts> Compare(uint64_t stripe) const;
+  // What reading a stripe takes, without the bytes of the file.
+  static uint64_t MemoryOfStripe(uint64_t columns);
+
+  // From any thread, as all that follows.
+  Status Read(uint64_t stripe, GgufStripe& out) const;
+  // By what llama.cpp multiplies the weights of a row after all else: the tensor NAME.scale of
+  // NVFP4.
+  float Factor(uint64_t row) const;
+  // Counts how the weights of a row, as a decoder finds them in the file, without the factor, are
+  // to those of the source.
+  void Compare(uint64_t row, std::span<const float> weights, std::span<const float> expected,
+               WeightCounts& counts) const;
+  // How far a weight may be off because its type has to round it, where `largest` is the largest of
+  // its row.
+  float Bound(float expected, float largest) const;
 
  private:
-  Status CompareRows(std::span<const gguf::PlacedRow> rows, uint64_t first,
-                     std::span<const float> weights, WeightCounts& counts) const;
+  Status ReadRows(std::span<const gguf::PlacedRow> rows, GgufStripe& out) const;
   Status ReadSource(const gguf::Source& source, uint64_t n0, uint64_t rows,
-                    std::vector<float>& expected) const;
-  void CompareRow(const gguf::PlacedRow& row, std::span<const float> weights,
-                  std::span<const float> expected, WeightCounts& counts) const;
-  float Bound(float expected, float largest) const;
+                    std::span<float> expected, GgufStripe& memory) const;
 
   const gguf::Model& model_;
   const gguf::Tensor& tensor_;
@@ -64,6 +91,8 @@ class GgufComparison {
   uint64_t stripe_rows_;
   std::vector<float> factors_;  // of NVFP4: of the matrices of the tensor
 };
+
+float LargestOf(std::span<const float> row);
 
 }  // namespace prepack
 

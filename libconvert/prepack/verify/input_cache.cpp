@@ -1,6 +1,5 @@
 #include "prepack/verify/input_cache.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "prepack/layouts/layout.h"
@@ -21,7 +20,7 @@ bool AreShared(const PackedModule& packed, const Checkpoint* recorded,
 
 bool InputCache::Keeps(const PackedModule& packed, const Checkpoint* recorded) const {
   return AreShared(packed, recorded, std::nullopt) &&
-         BytesOfInputs(packed.request().k, false) <= most_kept_;
+         BytesOfInputs(packed.request().k, false) <= entries_.most_kept();
 }
 
 Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule& packed,
@@ -37,7 +36,7 @@ Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule&
                 .scheme = packed.request().scheme,
                 .k = packed.request().k,
                 .dtype = dtype};
-  const std::shared_ptr<Entry> entry = FindOrAdd(key);
+  const std::shared_ptr<Entry> entry = entries_.FindOrAdd(key, BytesOfInputs(key.k, false));
   const std::lock_guard lock(entry->mutex);
   if (!entry->inputs) {
     PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed, source, dtype, nullptr));
@@ -53,50 +52,13 @@ Result<std::shared_ptr<const std::vector<double>>> InputCache::KernelRows(
     PREPACK_TRY_ASSIGN(const KernelModel* model, dense());
     return std::make_shared<const std::vector<double>>(DenseRowsOfKernel(*inputs, *model));
   };
-  std::shared_ptr<Entry> entry;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Known& known : known_) {
-      std::shared_ptr<Entry> other = known.entry.lock();
-      // An entry and its inputs are owned together.
-      if (other && !other.owner_before(inputs) && !inputs.owner_before(other)) entry = other;
-    }
-  }
+  const std::shared_ptr<Entry> entry = entries_.OwnerOf(inputs);
   if (!entry) return make();
   const std::lock_guard lock(entry->mutex);
   if (!entry->kernel_rows) {
     PREPACK_TRY_ASSIGN(entry->kernel_rows, make());
   }
   return entry->kernel_rows;
-}
-
-std::shared_ptr<InputCache::Entry> InputCache::FindOrAdd(const Key& key) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(known_, [](const Known& known) { return known.entry.expired(); });
-  const auto known = std::ranges::find(known_, key, &Known::key);
-  std::shared_ptr<Entry> entry = known == known_.end() ? nullptr : known->entry.lock();
-  if (!entry) {
-    entry = std::make_shared<Entry>();
-    entry->k = key.k;
-    known_.push_back({.key = key, .entry = entry});
-  }
-  Keep(entry);
-  return entry;
-}
-
-// As the last one, and of the others those that were used last, as far as there is room.
-void InputCache::Keep(const std::shared_ptr<Entry>& entry) {
-  std::erase(kept_, entry);
-  kept_.push_back(entry);
-  uint64_t left = most_kept_;
-  auto first = kept_.end();
-  while (first != kept_.begin()) {
-    const uint64_t own = BytesOfInputs((*std::prev(first))->k, false);
-    if (own > left) break;
-    left -= own;
-    --first;
-  }
-  kept_.erase(kept_.begin(), first);
 }
 
 }  // namespace prepack

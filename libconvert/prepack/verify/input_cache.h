@@ -19,6 +19,7 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
 #include "prepack/verify/gemm_inputs.h"
+#include "prepack/verify/kept_entries.h"
 #include "prepack/verify/second/decoder.h"
 
 namespace prepack {
@@ -31,7 +32,7 @@ class InputCache {
 
   // Keeps the activations that were used last, up to so many bytes; others are given back when no
   // module uses them any more.
-  explicit InputCache(uint64_t most_kept = kMostKept) : most_kept_(most_kept) {}
+  explicit InputCache(uint64_t most_kept = kMostKept) : entries_(most_kept) {}
 
   // Can the activations of the module be among those that are kept?
   bool Keeps(const PackedModule& packed, const Checkpoint* recorded) const;
@@ -61,23 +62,12 @@ class InputCache {
   };
   // None: nobody has made them yet. Who makes them holds the lock, and others wait.
   struct Entry {
-    uint64_t k = 0;
     std::mutex mutex;
     std::optional<GemmInputs> inputs;
     std::shared_ptr<const std::vector<double>> kernel_rows;
   };
-  struct Known {
-    Key key;
-    std::weak_ptr<Entry> entry;
-  };
 
-  std::shared_ptr<Entry> FindOrAdd(const Key& key);
-  void Keep(const std::shared_ptr<Entry>& entry);
-
-  const uint64_t most_kept_;
-  std::mutex mutex_;
-  std::vector<Known> known_;
-  std::vector<std::shared_ptr<Entry>> kept_;  // the one that was used last is the last
+  KeptEntries<Key, Entry> entries_;
 };
 
 }  // namespace prepack

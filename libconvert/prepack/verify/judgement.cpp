@@ -236,6 +236,18 @@ void JudgeProducts(const ModuleBars& bars, ModuleVerification& module, LevelResu
   module.state(Level::kGemm) = judge.state();
 }
 
+void Conclude(std::span<const ModuleVerification* const> modules, Level level,
+              std::string_view reason, LevelResult& result) {
+  if (result.state == LevelState::kFailed) return;
+  result.state = modules.empty() ? LevelState::kNotRun : LevelState::kPassed;
+  if (modules.empty()) result.reason = "the folder has no packed module";
+  for (const ModuleVerification* module : modules) {
+    if (module->state(level) == LevelState::kPassed) continue;
+    result.state = LevelState::kNotRun;
+    result.reason = reason;
+  }
+}
+
 void JudgeForm(const Status& form, const ModuleRecord& record, ModuleVerification& module,
                LevelResult& result) {
   if (form.ok()) return;

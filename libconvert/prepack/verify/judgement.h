@@ -72,6 +72,10 @@ struct ModuleBars {
 // Judges module.gemm, and sets its bars and the state of the level.
 void JudgeProducts(const ModuleBars& bars, ModuleVerification& module, LevelResult& result);
 
+// If some modules were not judged, for that reason, the level has not run, unless it has failed.
+void Conclude(std::span<const ModuleVerification* const> modules, Level level,
+              std::string_view reason, LevelResult& result);
+
 // What oneDNN said of the form of the weights: not OK when it wants another one here. A note, but
 // where the folder was packed for oneDNN on one machine (--onednn-form native) and this is not it,
 // the level did not run.

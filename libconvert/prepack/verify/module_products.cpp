@@ -52,23 +52,13 @@ std::string NameOfActivations(const PackedModule& packed) {
   return dtype == DType::kF16 ? "f16" : "f32";
 }
 
-// For a module of zeros the ratio is undefined: outputs of zero are right to the bit, and any other
-// output is as wrong as can be.
-double DecibelOfZeros(const Figure& figure) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
-}
-
 // Rows that are zero but for some channels.
 bool IsHot(const InputBatch& batch) {
   return batch.name == "one-hot";
 }
 
 // What one panel adds to the figures.
-struct PanelSums {
-  bool zeros = true;                   // every weight of the panel is zero in the source
-  std::vector<FigureSums> kernel;      // by batch
-  std::vector<FigureSums> end_to_end;  // by batch
+struct PanelSums : BatchSums {
   FigureSums agreement;
   BaselineProductSums baseline;
   DecodedDifferences weights;
@@ -78,13 +68,7 @@ struct PanelSums {
 
 // Panels are merged in their order, so that the figures do not depend on the threads.
 void PanelSums::Merge(const PanelSums& other) {
-  zeros = zeros && other.zeros;
-  kernel.resize(other.kernel.size());
-  end_to_end.resize(other.end_to_end.size());
-  for (size_t i = 0; i < kernel.size(); ++i) {
-    kernel[i].Merge(other.kernel[i]);
-    end_to_end[i].Merge(other.end_to_end[i]);
-  }
+  BatchSums::Merge(other);
   agreement.Merge(other.agreement);
   baseline.Merge(other.baseline);
   weights = Together(std::array{weights, other.weights});
@@ -123,7 +107,6 @@ class ModuleMultiplication {
   bool MultipliesAll() const;
   uint64_t SampledCount() const;  // output channels
   Status RunPanels(Progress& progress);
-  Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
   // The model of the first rows of the inputs.
   Result<std::unique_ptr<KernelModel>> MakeModel(uint64_t rows, std::span<const float> x) const;
@@ -481,13 +464,6 @@ Status ModuleMultiplication::RunChannels(const ChannelPanel& panel, Scratch& scr
   return {};
 }
 
-// The figure of all panels. A sum of zeros proves nothing where weights could have made another.
-Figure ModuleMultiplication::FigureOf(const FigureSums& sums) const {
-  Figure figure = sums.Result();
-  if (sums_.zeros && std::isnan(figure.sqnr_db)) figure.sqnr_db = DecibelOfZeros(figure);
-  return figure;
-}
-
 // How near the two implementations are, on as many Gaussian rows as both have multiplied.
 void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch,
                                         FigureSums& sums) const {
@@ -512,8 +488,7 @@ Status ModuleMultiplication::RunPanels(Progress& progress) {
   std::vector<PanelSums> sums(count);
   Status status = ParallelFor(count, threads, [&](size_t i, unsigned worker) -> Status {
     if (CancellationRequested()) return Interrupted(packed_.name());
-    sums[i].kernel.resize(inputs_->batches().size());
-    sums[i].end_to_end.resize(inputs_->batches().size());
+    sums[i].Resize(inputs_->batches().size());
     if (i < sampled) {
       PREPACK_TRY(RunSampled(sample_[i], scratch[worker], sums[i]));
       if (panels_.empty()) progress.Add(sample_[i].channels * inputs_->k());
@@ -542,17 +517,9 @@ ModuleProducts ModuleMultiplication::Collect() const {
   gemm.activations = primitive_is_first() && !quantized ? primitive_->info().activation_type
                                                         : NameOfActivations(packed_);
   gemm.channels = SampledCount();
-  gemm.inputs.reserve(batches_.size());
-  for (size_t i = 0; i < batches_.size(); ++i) {
-    gemm.inputs.push_back({.input = std::string(batches_[i].name),
-                           .rows = batches_[i].rows,
-                           .kernel = FigureOf(sums_.kernel[i]),
-                           .end_to_end = FigureOf(sums_.end_to_end[i]),
-                           .kernel_bar_db = 0,
-                           .end_to_end_bar_db = {}});
-  }
+  gemm.inputs = sums_.Figures(batches_);
   if (options_.engine != nullptr && modelled_) {
-    gemm.agreement_db = FigureOf(sums_.agreement).sqnr_db;
+    gemm.agreement_db = sums_.FigureOf(sums_.agreement).sqnr_db;
     gemm.second_implementation = primitive_is_first()       ? model
                                  : primitive_batches() == 0 ? second_name_
                                                             : primitive_->info().implementation;

@@ -109,6 +109,51 @@ Figure FigureSums::Result() const {
           .worst_channel_sqnr_db = worst_db_};
 }
 
+namespace {
+
+// For a module of zeros the ratio is undefined: outputs of zero are right to the bit, and any other
+// output is as wrong as can be.
+double DecibelOfZeros(const Figure& figure) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
+}
+
+}  // namespace
+
+void BatchSums::Resize(size_t batches) {
+  kernel.resize(batches);
+  end_to_end.resize(batches);
+}
+
+void BatchSums::Merge(const BatchSums& other) {
+  zeros = zeros && other.zeros;
+  Resize(other.kernel.size());
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    kernel[i].Merge(other.kernel[i]);
+    end_to_end[i].Merge(other.end_to_end[i]);
+  }
+}
+
+Figure BatchSums::FigureOf(const FigureSums& sums) const {
+  Figure figure = sums.Result();
+  if (zeros && std::isnan(figure.sqnr_db)) figure.sqnr_db = DecibelOfZeros(figure);
+  return figure;
+}
+
+std::vector<InputFigures> BatchSums::Figures(std::span<const InputBatch> batches) const {
+  std::vector<InputFigures> figures;
+  figures.reserve(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    figures.push_back({.input = std::string(batches[i].name),
+                       .rows = batches[i].rows,
+                       .kernel = FigureOf(kernel[i]),
+                       .end_to_end = FigureOf(end_to_end[i]),
+                       .kernel_bar_db = 0,
+                       .end_to_end_bar_db = {}});
+  }
+  return figures;
+}
+
 void BaselineProductSums::Merge(const BaselineProductSums& other) {
   weight_signal.Add(other.weight_signal);
   weight_noise.Add(other.weight_noise);

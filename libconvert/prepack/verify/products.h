@@ -77,6 +77,20 @@ class FigureSums {
   double worst_ratio_ = std::numeric_limits<double>::infinity();  // signal to noise, of the same
 };
 
+// The sums of all batches of activations.
+struct BatchSums {
+  bool zeros = true;                   // every weight is zero in the source
+  std::vector<FigureSums> kernel;      // by batch
+  std::vector<FigureSums> end_to_end;  // by batch
+
+  void Resize(size_t batches);
+  void Merge(const BatchSums& other);
+  // A sum of zeros proves nothing where weights could have made another.
+  Figure FigureOf(const FigureSums& sums) const;
+  // Bars are not set.
+  std::vector<InputFigures> Figures(std::span<const InputBatch> batches) const;
+};
+
 // A packed module against the same layer of the unquantized model: its weights, and what it
 // computes. Recorded activations are taken where there are any, else Gaussian ones.
 

@@ -10,7 +10,8 @@ import os
 import pathlib
 import sys
 
-ANSWERS = pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "gguf" / "answers"
+FIXTURES = pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "gguf" / "answers"
+ANSWERS = pathlib.Path(os.environ.get("PREPACK_TEST_ANSWERS", FIXTURES))
 
 
 def answer(question):

@@ -96,8 +96,7 @@ TEST_CASE("activations are quantized as ggml quantizes them, to the bit") {
               is_q8_k ? NumberAt<float>(stored, at) : F16ToF32(NumberAt<uint16_t>(stored, at));
           REQUIRE(SameBits(x.scales(row)[i / block], scale));
           if (x.operand() != GgmlOperand::kQ8_1) continue;
-          REQUIRE(
-              SameBits(x.sums(row)[i / block], F16ToF32(NumberAt<uint16_t>(stored, at + 2))));
+          REQUIRE(SameBits(x.sums(row)[i / block], F16ToF32(NumberAt<uint16_t>(stored, at + 2))));
         }
       }
     }

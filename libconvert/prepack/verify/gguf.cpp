@@ -64,8 +64,8 @@ class GgufVerification {
   Result<VerifyReport> Run() {
     Begin();
     PREPACK_TRY(ReadBars());
-    PREPACK_TRY_ASSIGN(threads_, ThreadsWithin(Need(), options_.jobs, options_.memory_limit,
-                                               "verified"));
+    PREPACK_TRY_ASSIGN(threads_,
+                       ThreadsWithin(Need(), options_.jobs, options_.memory_limit, "verified"));
     if (Runs(Level::kIntegrity)) PREPACK_TRY(CheckIntegrity());
     if (Runs(Level::kExactness) || Runs(Level::kGemm)) PREPACK_TRY(CheckWeights());
     for (auto& [name, figure] : figures_) report_.modules.push_back(std::move(figure));
@@ -294,9 +294,7 @@ class GgufVerification {
         gguf::Dequantize(rows.tensor().type,
                          std::span(stripe.bytes).subspan(row * rows.row_bytes(), rows.row_bytes()),
                          scratch.row);
-        rows.Compare(stripe.first + row, scratch.row,
-                     std::span(stripe.expected).subspan(row * rows.columns(), rows.columns()),
-                     found.exactness);
+        rows.Compare(stripe, stripe.first + row, scratch.row, found.exactness);
       }
     }
     if (tensor.products) tensor.products->Add(stripe, scratch.products, found.gemm, found.sums);

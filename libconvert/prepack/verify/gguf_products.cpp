@@ -57,8 +57,7 @@ const GgufInputs::Operand& GgufInputs::For(GgmlOperand operand) {
   Operand made{.x = GgmlActivations(operand, given_, k_), .kernel = {}};
   made.kernel.resize(made.x.m() * made.x.columns());
   for (uint64_t row = 0; row < made.x.m(); ++row) {
-    made.x.CopyRow(row, std::span(made.kernel)
-                            .subspan(row * made.x.columns(), made.x.columns()));
+    made.x.CopyRow(row, std::span(made.kernel).subspan(row * made.x.columns(), made.x.columns()));
   }
   return operands_.emplace(operand, std::move(made)).first->second;
 }
@@ -109,12 +108,10 @@ void GgufProducts::Add(const GgufStripe& stripe, GgufScratch& scratch, WeightCou
   for (uint64_t row = 0; row < stripe.rows; ++row) {
     weights.Take(stripe.bytes.data() + row * rows_.row_bytes(), 0, 1, k);
     weights.CopyRow(0, scratch.row);
-    rows_.Compare(stripe.first + row, scratch.row,
-                  std::span(stripe.expected).subspan(row * k, k), counts);
+    rows_.Compare(stripe, stripe.first + row, scratch.row, counts);
   }
-  ForSampled(stripe, [&](uint64_t first, uint64_t rows) {
-    Multiply(stripe, first, rows, scratch, sums);
-  });
+  ForSampled(stripe,
+             [&](uint64_t first, uint64_t rows) { Multiply(stripe, first, rows, scratch, sums); });
 }
 
 void GgufProducts::ForSampled(const GgufStripe& stripe,
@@ -155,8 +152,8 @@ void GgufProducts::Multiply(const GgufStripe& stripe, uint64_t first, uint64_t r
     }
     ReferenceGemm(m, rows, slab.k, inputs->exact(), scratch.exact, scratch.y_exact);
     ReferenceGemm(m, rows, operand.x.columns(), operand.kernel, scratch.kernel, scratch.y_kernel);
-    sums.zeros = sums.zeros &&
-                 std::ranges::all_of(scratch.exact, [](double weight) { return weight == 0; });
+    sums.zeros =
+        sums.zeros && std::ranges::all_of(scratch.exact, [](double weight) { return weight == 0; });
     sums.batches = inputs->batches();
     sums.Resize(sums.batches.size());
     for (size_t i = 0; i < sums.batches.size(); ++i) {
@@ -181,17 +178,18 @@ void GgufProducts::FillTruth(const GgufStripe& stripe, uint64_t first, const Ggm
   scratch.exact.resize(rows * slab.k);
   scratch.kernel.resize(rows * columns);
   for (uint64_t row = 0; row < rows; ++row) {
-    const std::span whole = std::span(stripe.expected)
-                                .subspan((first - stripe.first + row) * rows_.columns(),
-                                         rows_.columns());
-    const std::span expected = whole.subspan(slab.k0, slab.k);
-    const float largest = LargestOf(whole);
+    const std::span expected = rows_.Expected(stripe, first + row).subspan(slab.k0, slab.k);
     const auto factor = static_cast<double>(rows_.Factor(first + row));
     const std::span kernel = std::span(scratch.kernel).subspan(row * columns, columns);
     weights.CopyRow(row, kernel.first(slab.k));
     weights.CopyMinima(row, kernel.subspan(slab.k));
     double* exact = &scratch.exact[row * slab.k];
+    float largest = 0;
     for (uint64_t k = 0; k < slab.k; ++k) {
+      const uint64_t column = slab.k0 + k;
+      if (k == 0 || column % rows_.bounded_together() == 0) {
+        largest = rows_.Largest(stripe, first + row, column);
+      }
       exact[k] = static_cast<double>(expected[k]);
       const double found = kernel[k] * factor;
       const auto bound = static_cast<double>(rows_.Bound(expected[k], largest));
@@ -217,6 +215,7 @@ ModuleBars GgufProducts::Bars() const {
   return {.kernel_db = HasMinimum(type_) ? kMinKernelF16Db : kMinKernelF32Db,
           .rounded_twice = false,
           .cancels = false,
+          .rounds_zeros = HasMinimum(type_),
           .end_to_end_db = quantized ? kMinEndToEndInt8Db : kMinEndToEndDb,
           .recorded_db = {}};
 }

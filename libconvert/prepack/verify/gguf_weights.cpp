@@ -50,14 +50,16 @@ void ScaleSteps(const Step* steps, uint64_t count, double scale, float* weights)
   }
 }
 
-// Products, rounded once to f32.
-void WeightsOf(const DecodedRows& decoded, std::span<float> weights) {
+// Products, rounded once to f32, and the largest scale of each row.
+void WeightsOf(const DecodedRows& decoded, std::span<float> weights, std::span<float> steps) {
   const uint64_t inputs = decoded.inputs();
   const std::vector<uint64_t> run_ends = RunsOf(decoded.group_of);
   for (uint64_t row = 0; row < decoded.rows(); ++row) {
     uint64_t k = 0;
+    steps[row] = 0;
     for (const uint64_t end : run_ends) {
       const double scale = decoded.scales[row * decoded.groups() + decoded.group_of[k]];
+      steps[row] = std::max(steps[row], static_cast<float>(std::abs(scale)));
       const uint64_t at = row * inputs + k;
       if (decoded.small.empty()) {
         ScaleSteps(&decoded.steps[at], end - k, scale, &weights[at]);
@@ -70,12 +72,6 @@ void WeightsOf(const DecodedRows& decoded, std::span<float> weights) {
 }
 
 }  // namespace
-
-float LargestOf(std::span<const float> row) {
-  float largest = 0;
-  for (const float weight : row) largest = std::max(largest, std::abs(weight));
-  return largest;
-}
 
 void WeightCounts::Add(WeightCounts other) {
   identical += other.identical;
@@ -144,9 +140,9 @@ Status GgufRows::Read(uint64_t stripe, GgufStripe& out) const {
       tensor_, out.first * row_bytes_, out.bytes.size(),
       [&](const std::byte* bytes) { std::copy_n(bytes, out.bytes.size(), out.bytes.data()); }));
   out.expected.resize(out.rows * columns_);
-  return rows_.ForReads(out.first, out.rows, [&](std::span<const gguf::PlacedRow> rows) {
-    return ReadRows(rows, out);
-  });
+  out.steps.resize(out.rows);
+  return rows_.ForReads(out.first, out.rows,
+                        [&](std::span<const gguf::PlacedRow> rows) { return ReadRows(rows, out); });
 }
 
 // Straight to their places, if they have the order of the source.
@@ -158,30 +154,36 @@ Status GgufRows::ReadRows(std::span<const gguf::PlacedRow> rows, GgufStripe& out
     in_order = in_order && rows[i].row == first.row + i && rows[i].index == first.index + i;
   }
   const std::span expected = std::span(out.expected);
+  const std::span steps = std::span(out.steps);
+  const uint64_t place = first.index - out.first;
   if (in_order) {
-    return ReadSource(
-        source, first.row, rows.size(),
-        expected.subspan((first.index - out.first) * columns_, rows.size() * columns_), out);
+    return ReadSource(source, first.row, expected.subspan(place * columns_, rows.size() * columns_),
+                      steps.subspan(place, rows.size()), out);
   }
   const uint64_t count = rows.back().row - first.row + 1;
   out.scattered.resize(count * columns_);
-  PREPACK_TRY(ReadSource(source, first.row, count, out.scattered, out));
+  out.scattered_steps.resize(count);
+  PREPACK_TRY(ReadSource(source, first.row, out.scattered, out.scattered_steps, out));
   for (const gguf::PlacedRow& row : rows) {
-    std::copy_n(&out.scattered[(row.row - first.row) * columns_], columns_,
+    const uint64_t from = row.row - first.row;
+    std::copy_n(&out.scattered[from * columns_], columns_,
                 &expected[(row.index - out.first) * columns_]);
+    steps[row.index - out.first] = out.scattered_steps[from];
   }
   return {};
 }
 
 // Rows as the second decoder, or the file, has them.
-Status GgufRows::ReadSource(const gguf::Source& source, uint64_t n0, uint64_t rows,
-                            std::span<float> expected, GgufStripe& memory) const {
+Status GgufRows::ReadSource(const gguf::Source& source, uint64_t n0, std::span<float> expected,
+                            std::span<float> steps, GgufStripe& memory) const {
+  const uint64_t rows = steps.size();
   if (source.plain != nullptr) {
     const GgmlType stored = gguf::FloatTypeOf(source.plain->dtype);
     const uint64_t stored_row = columns_ * gguf::InfoOf(stored).bytes;
     memory.stored.resize(rows * stored_row);
     PREPACK_TRY(truth_.source.Read(*source.plain, n0 * stored_row, memory.stored));
     gguf::Dequantize(stored, memory.stored, expected);
+    std::ranges::fill(steps, 0.0F);
     return {};
   }
   const uint64_t each = source.rows_of_module();
@@ -198,8 +200,8 @@ Status GgufRows::ReadSource(const gguf::Source& source, uint64_t n0, uint64_t ro
       PREPACK_TRY(truth_.decoder.Decode(stored.module, columns_,
                                         stored.first + (row + part) * stored.step, at_once,
                                         memory.decoded));
-      WeightsOf(memory.decoded,
-                expected.subspan((done + part) * columns_, at_once * columns_));
+      WeightsOf(memory.decoded, expected.subspan((done + part) * columns_, at_once * columns_),
+                steps.subspan(done + part, at_once));
     }
     done += count;
   }
@@ -234,18 +236,32 @@ float GgufRows::Factor(uint64_t row) const {
   return factors_.empty() ? 1 : factors_[row / (rows_.rows() / factors_.size())];
 }
 
-void GgufRows::Compare(uint64_t row, std::span<const float> weights,
-                       std::span<const float> expected, WeightCounts& counts) const {
+uint64_t GgufRows::bounded_together() const {
+  return record_.rounded.quantized != 0 ? gguf::InfoOf(tensor_.type).block : columns_;
+}
+
+float GgufRows::Largest(const GgufStripe& stripe, uint64_t row, uint64_t k) const {
+  const uint64_t together = bounded_together();
+  const float half = tensor_.type == GgmlType::kQ5_1 ? 16 : 8;
+  float largest = record_.rounded.quantized == 0 ? half * stripe.steps[row - stripe.first] : 0;
+  for (const float weight : Expected(stripe, row).subspan(k / together * together, together)) {
+    largest = std::max(largest, std::abs(weight));
+  }
+  return largest;
+}
+
+void GgufRows::Compare(const GgufStripe& stripe, uint64_t row, std::span<const float> weights,
+                       WeightCounts& counts) const {
+  const std::span<const float> expected = Expected(stripe, row);
   const float factor = Factor(row);
   if (AreEqual(weights.data(), factor, expected.data(), columns_)) {
     counts.identical += columns_;
     return;
   }
-  const bool quantized = record_.rounded.quantized != 0;
-  const uint64_t near = quantized ? gguf::InfoOf(tensor_.type).block : columns_;
+  const uint64_t together = bounded_together();
   float largest = 0;
   for (uint64_t k = 0; k < columns_; ++k) {
-    if (k % near == 0) largest = LargestOf(expected.subspan(k, near));
+    if (k % together == 0) largest = Largest(stripe, row, k);
     const float weight = weights[k] * factor;
     if (weight == expected[k]) {
       ++counts.identical;

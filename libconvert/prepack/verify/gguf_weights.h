@@ -40,9 +40,12 @@ struct GgufStripe {
   uint64_t rows = 0;
   std::vector<std::byte> bytes;  // of the file
   std::vector<float> expected;   // [rows, K], as the second decoder reads them from the source
+  std::vector<float> steps;      // [rows], the largest scale of each; 0 of floats
   DecodedRows decoded;
   std::vector<std::byte> stored;
-  std::vector<float> scattered;  // rows that have another order in the file
+  // Rows that have another order in the file.
+  std::vector<float> scattered;
+  std::vector<float> scattered_steps;
 };
 
 // A tensor whose rows are rows of the source.
@@ -68,18 +71,26 @@ class GgufRows {
   // By what llama.cpp multiplies the weights of a row after all else: the tensor NAME.scale of
   // NVFP4.
   float Factor(uint64_t row) const;
+  std::span<const float> Expected(const GgufStripe& stripe, uint64_t row) const {
+    return std::span(stripe.expected).subspan((row - stripe.first) * columns_, columns_);
+  }
   // Counts how the weights of a row, as a decoder finds them in the file, without the factor, are
   // to those of the source.
-  void Compare(uint64_t row, std::span<const float> weights, std::span<const float> expected,
+  void Compare(const GgufStripe& stripe, uint64_t row, std::span<const float> weights,
                WeightCounts& counts) const;
-  // How far a weight may be off because its type has to round it, where `largest` is the largest of
-  // its row.
+  // How far a weight may be off because its type has to round it, where `largest` is that of its
+  // row, or of its block if it was quantized.
   float Bound(float expected, float largest) const;
+  // The columns that have it in common.
+  uint64_t bounded_together() const;
+  // The largest magnitude around column k, or half of what the codes of the row can mean, if that
+  // is more.
+  float Largest(const GgufStripe& stripe, uint64_t row, uint64_t k) const;
 
  private:
   Status ReadRows(std::span<const gguf::PlacedRow> rows, GgufStripe& out) const;
-  Status ReadSource(const gguf::Source& source, uint64_t n0, uint64_t rows,
-                    std::span<float> expected, GgufStripe& memory) const;
+  Status ReadSource(const gguf::Source& source, uint64_t n0, std::span<float> expected,
+                    std::span<float> steps, GgufStripe& memory) const;
 
   const gguf::Model& model_;
   const gguf::Tensor& tensor_;
@@ -91,8 +102,6 @@ class GgufRows {
   uint64_t stripe_rows_;
   std::vector<float> factors_;  // of NVFP4: of the matrices of the tensor
 };
-
-float LargestOf(std::span<const float> row);
 
 }  // namespace prepack
 

@@ -203,6 +203,9 @@ bool JudgesChannels(const ModuleBars& bars, const InputFigures& input) {
 }
 
 std::optional<double> EndToEndBar(const ModuleBars& bars, const InputFigures& input) {
+  // Whatever is left of a module of zeros is infinitely more than zero; the kernel figure judges
+  // it.
+  if (bars.rounds_zeros && std::isinf(input.end_to_end.sqnr_db)) return std::nullopt;
   // A single row tells too little.
   if (input.input == "gaussian" && input.rows >= kMinRowsOfChannel) return bars.end_to_end_db;
   if (input.input == "recorded") return bars.recorded_db;

@@ -65,6 +65,7 @@ struct ModuleBars {
   double kernel_db = 0;
   bool rounded_twice = false;         // the output, see verify/judgement.h
   bool cancels = false;               // zero points of activations, out of sums in floating point
+  bool rounds_zeros = false;          // weights that are zero may be a little else in the output
   double end_to_end_db = 0;           // on Gaussian activations
   std::optional<double> recorded_db;  // on recorded ones; none: reported only
 };

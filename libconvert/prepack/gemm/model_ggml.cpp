@@ -42,11 +42,17 @@ std::optional<GgmlOperand> GgmlOperandOf(gguf::GgmlType type) {
       return GgmlOperand::kQ8_1;
     case kQ2_K:
     case kQ3_K:
+    case kQ4_K:
+    case kQ5_K:
     case kQ6_K:
       return GgmlOperand::kQ8_K;
     default:
       return std::nullopt;
   }
+}
+
+bool GgmlHasMinimum(gguf::GgmlType type) {
+  return type == kQ4_1 || type == kQ5_1 || type == kQ2_K || type == kQ4_K || type == kQ5_K;
 }
 
 void GgmlWeights::Multiply(const GgmlActivations& x, std::span<float> y) const {
@@ -67,8 +73,10 @@ float GgmlWeights::Product(uint64_t row, const GgmlActivations& x, uint64_t m) c
       return static_cast<float>(sum);
     }
     case kQ2_K:
-      return SumWithMinima(row, x, m);
+      return SumOfQ2K(row, x, m);
     case kQ3_K:
+    case kQ4_K:
+    case kQ5_K:
     case kQ6_K:
       return SumOfLanes(row, x, m);
     default:
@@ -103,12 +111,22 @@ float GgmlWeights::SumOfBlocks(uint64_t row, const GgmlActivations& x, uint64_t 
   return sum;
 }
 
+// Σ of the integers of x in a block, each times the inner minimum of its weight.
+int32_t GgmlWeights::ShiftOf(uint64_t row, uint64_t block, const int16_t* x_codes) const {
+  int32_t shift = 0;
+  for (uint64_t i = block * group_; i < (block + 1) * group_; ++i) {
+    shift += inner_minima_[(row * k_ + i) / kInnerGroup] * x_codes[i];
+  }
+  return shift;
+}
+
 // Eight sums, of every eighth weight each.
 float GgmlWeights::SumOfLanes(uint64_t row, const GgmlActivations& x, uint64_t m) const {
   const int16_t* codes = &codes_[row * k_];
   const int16_t* inner = &inner_scales_[row * (k_ / kInnerGroup)];
   const int16_t* x_codes = x.codes(m).data();
   std::array<float, kSumLanes> sums = {};
+  float sum = 0;
   for (uint64_t block = 0; block < k_ / group_; ++block) {
     std::array<int32_t, kSumLanes> integers = {};
     for (uint64_t i = block * group_; i < (block + 1) * group_; i += kSumLanes) {
@@ -121,31 +139,28 @@ float GgmlWeights::SumOfLanes(uint64_t row, const GgmlActivations& x, uint64_t m
     for (uint64_t lane = 0; lane < kSumLanes; ++lane) {
       sums[lane] += scale * static_cast<float>(integers[lane]);
     }
+    if (minima_.empty()) continue;
+    sum += minima_[row * (k_ / group_) + block] * x.scales(m)[block] *
+           static_cast<float>(ShiftOf(row, block, x_codes));
   }
-  float sum = 0;
   for (const float lane : sums) sum += lane;
   return sum;
 }
 
-float GgmlWeights::SumWithMinima(uint64_t row, const GgmlActivations& x, uint64_t m) const {
+float GgmlWeights::SumOfQ2K(uint64_t row, const GgmlActivations& x, uint64_t m) const {
   const int16_t* codes = &codes_[row * k_];
   const int16_t* x_codes = x.codes(m).data();
   float sum = 0;
   for (uint64_t block = 0; block < k_ / group_; ++block) {
     int32_t scaled = 0;
-    int32_t shifted = 0;
     for (uint64_t i = block * group_; i < (block + 1) * group_; i += kInnerGroup) {
-      const uint64_t inner = (row * k_ + i) / kInnerGroup;
-      int32_t of_x = 0;
-      for (uint64_t j = i; j < i + kInnerGroup; ++j) of_x += x_codes[j];
-      scaled += inner_scales_[inner] * SumOfProducts<kInnerGroup>(codes + i, x_codes + i);
-      shifted += inner_minima_[inner] * of_x;
+      scaled += inner_scales_[(row * k_ + i) / kInnerGroup] *
+                SumOfProducts<kInnerGroup>(codes + i, x_codes + i);
     }
     const uint64_t at = row * (k_ / group_) + block;
     const float x_scale = x.scales(m)[block];
-    // The minimum is stored with the other sign.
-    sum += x_scale * scales_[at] * static_cast<float>(scaled) -
-           x_scale * -minima_[at] * static_cast<float>(shifted);
+    sum += x_scale * scales_[at] * static_cast<float>(scaled) +
+           x_scale * minima_[at] * static_cast<float>(ShiftOf(row, block, x_codes));
   }
   return sum;
 }

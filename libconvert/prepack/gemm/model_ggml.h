@@ -38,6 +38,9 @@ std::string_view GgmlOperandName(GgmlOperand operand);  // "Q8_0"
 // What ggml multiplies weights of the type with; none: there is no model for it.
 std::optional<GgmlOperand> GgmlOperandOf(gguf::GgmlType type);
 
+// Does a block of the type add a minimum to all of its weights?
+bool GgmlHasMinimum(gguf::GgmlType type);
+
 // x as ggml multiplies it.
 class GgmlActivations {
  public:
@@ -104,11 +107,13 @@ class GgmlWeights {
   void Widen(uint64_t row, std::span<Number> weights) const;
   void TakeBlock(const uint8_t* bytes, uint64_t block);
   void TakeSmallBlock(const uint8_t* bytes, uint64_t block);
+  void TakeScalesOfK(const uint8_t* bytes, uint64_t block);
   void TakeFloats(const uint8_t* bytes, uint64_t first, uint64_t count);
   float Product(uint64_t row, const GgmlActivations& x, uint64_t m) const;
   float SumOfBlocks(uint64_t row, const GgmlActivations& x, uint64_t m) const;
   float SumOfLanes(uint64_t row, const GgmlActivations& x, uint64_t m) const;
-  float SumWithMinima(uint64_t row, const GgmlActivations& x, uint64_t m) const;
+  float SumOfQ2K(uint64_t row, const GgmlActivations& x, uint64_t m) const;
+  int32_t ShiftOf(uint64_t row, uint64_t block, const int16_t* x_codes) const;
 
   gguf::GgmlType type_;
   uint64_t rows_ = 0;

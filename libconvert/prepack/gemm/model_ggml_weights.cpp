@@ -66,6 +66,8 @@ GgmlWeights::GgmlWeights(gguf::GgmlType type) : type_(type) {
   switch (type) {
     case kQ2_K:
     case kQ3_K:
+    case kQ4_K:
+    case kQ5_K:
     case kQ6_K:
       group_ = kBlockOfK;
       break;
@@ -88,9 +90,9 @@ void GgmlWeights::Take(const std::byte* bytes, uint64_t stride, uint64_t rows, u
   }
   codes_.resize(rows * k);
   scales_.resize(rows * k / group_);
-  if (type_ == kQ4_1 || type_ == kQ5_1 || type_ == kQ2_K) minima_.resize(scales_.size());
+  if (GgmlHasMinimum(type_)) minima_.resize(scales_.size());
   if (group_ == kBlockOfK) inner_scales_.resize(rows * k / kGroupsOfK);
-  if (type_ == kQ2_K) inner_minima_.resize(inner_scales_.size());
+  if (!minima_.empty()) inner_minima_.resize(inner_scales_.size());
   const uint64_t blocks = k / info.block;
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t block = 0; block < blocks; ++block) {
@@ -145,6 +147,15 @@ void GgmlWeights::TakeBlock(const uint8_t* bytes, uint64_t block) {
         codes[i] = static_cast<int16_t>((four >> (2 * (i % 128 / 32)) & 3U) - (third ? 0 : 4));
       }
       return;
+    case kQ4_K:  // two numbers of f16, scales and minima of 6 bits, and four bits
+    case kQ5_K:  // the same, with fifth bits between
+      TakeScalesOfK(bytes, block);
+      for (uint64_t i = 0; i < kBlockOfK; ++i) {
+        const uint8_t* low = bytes + (type_ == kQ4_K ? 16 : 48) + i / 64 * 32;
+        const uint32_t fifth = type_ == kQ4_K ? 0U : bytes[16 + i % 32] >> (i / 32) & 1U;
+        codes[i] = static_cast<int16_t>(NibbleAt(low, i % 64, 64) | fifth << 4U);
+      }
+      return;
     case kQ6_K:  // four bits, two bits, scales that are signed bytes, f16
       scales_[block] = ScaleAt(bytes + 208);
       for (uint64_t i = 0; i < kGroupsOfK; ++i) {
@@ -158,6 +169,27 @@ void GgmlWeights::TakeBlock(const uint8_t* bytes, uint64_t block) {
       return;
     default:
       TakeSmallBlock(bytes, block);
+  }
+}
+
+// Of Q4_K and Q5_K, for 32 weights each: of the first four all six bits in a byte, of the others
+// four in a nibble, and two above those of the first.
+void GgmlWeights::TakeScalesOfK(const uint8_t* bytes, uint64_t block) {
+  scales_[block] = ScaleAt(bytes);
+  minima_[block] = -ScaleAt(bytes + 2);
+  const uint8_t* scales = bytes + 4;
+  const uint8_t* minima = scales + 4;
+  const uint8_t* nibbles = minima + 4;
+  for (uint64_t i = 0; i < kGroupsOfK; ++i) {
+    const uint64_t at = i / 2 % 4;
+    uint32_t scale = scales[at] & 63U;
+    uint32_t minimum = minima[at] & 63U;
+    if (i >= kGroupsOfK / 2) {
+      scale = (nibbles[at] & 15U) | scales[at] >> 6U << 4U;
+      minimum = nibbles[at] >> 4U | minima[at] >> 6U << 4U;
+    }
+    inner_scales_[block * kGroupsOfK + i] = static_cast<int16_t>(scale);
+    inner_minima_[block * kGroupsOfK + i] = static_cast<int16_t>(minimum);
   }
 }
 

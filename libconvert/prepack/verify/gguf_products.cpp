@@ -33,10 +33,6 @@ uint64_t PanelRows(uint64_t k) {
   return std::max<uint64_t>(kLeastSampledRows, kPanelWeights / k);
 }
 
-bool HasMinimum(gguf::GgmlType type) {
-  return GgmlOperandOf(type) == GgmlOperand::kQ8_1 || type == gguf::GgmlType::kQ2_K;
-}
-
 }  // namespace
 
 void GgufInputs::Fill(uint64_t k, uint64_t seed) {
@@ -212,10 +208,10 @@ GemmFigures GgufProducts::Figures(const GgufSums& sums) const {
 ModuleBars GgufProducts::Bars() const {
   const bool quantized = operand_ != GgmlOperand::kF32 && operand_ != GgmlOperand::kF16 &&
                          operand_ != GgmlOperand::kBF16;
-  return {.kernel_db = HasMinimum(type_) ? kMinKernelF16Db : kMinKernelF32Db,
+  return {.kernel_db = GgmlHasMinimum(type_) ? kMinKernelF16Db : kMinKernelF32Db,
           .rounded_twice = false,
           .cancels = false,
-          .rounds_zeros = HasMinimum(type_),
+          .rounds_zeros = GgmlHasMinimum(type_),
           .end_to_end_db = quantized ? kMinEndToEndInt8Db : kMinEndToEndDb,
           .recorded_db = {}};
 }

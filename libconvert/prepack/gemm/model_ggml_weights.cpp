@@ -28,6 +28,10 @@ float ScaleAt(const uint8_t* bytes) {
   return F16ToF32(WordAt(bytes));
 }
 
+int16_t SignedAt(const uint8_t* bytes) {
+  return static_cast<int16_t>(bytes[0] < 128 ? bytes[0] : bytes[0] - 256);
+}
+
 // Twice the numbers of E2M1, with which scales of half their size are multiplied.
 constexpr std::array<int16_t, 16> kTwiceE2M1 = {0, 1,  2,  3,  4,  6,  8,  12,
                                                 0, -1, -2, -3, -4, -6, -8, -12};
@@ -159,7 +163,7 @@ void GgmlWeights::TakeBlock(const uint8_t* bytes, uint64_t block) {
     case kQ6_K:  // four bits, two bits, scales that are signed bytes, f16
       scales_[block] = ScaleAt(bytes + 208);
       for (uint64_t i = 0; i < kGroupsOfK; ++i) {
-        inner_scales_[block * kGroupsOfK + i] = static_cast<int8_t>(bytes[192 + i]);
+        inner_scales_[block * kGroupsOfK + i] = SignedAt(bytes + 192 + i);
       }
       for (uint64_t i = 0; i < kBlockOfK; ++i) {
         const uint32_t low = NibbleAt(bytes + i / 128 * 64, i % 128, 128);
@@ -202,7 +206,7 @@ void GgmlWeights::TakeSmallBlock(const uint8_t* bytes, uint64_t block) {
   const uint8_t* fifth = low - sizeof(uint32_t);
   switch (type_) {
     case kQ8_0:
-      for (uint64_t i = 0; i < kBlockOf32; ++i) codes[i] = static_cast<int8_t>(bytes[2 + i]);
+      for (uint64_t i = 0; i < kBlockOf32; ++i) codes[i] = SignedAt(bytes + 2 + i);
       return;
     case kMXFP4:
       for (uint64_t i = 0; i < kBlockOf32; ++i) {

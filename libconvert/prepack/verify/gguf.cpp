@@ -23,7 +23,6 @@
 #include "prepack/packed/source_identity.h"
 #include "prepack/verify/gguf_products.h"
 #include "prepack/verify/gguf_weights.h"
-#include "prepack/verify/input_cache.h"
 #include "prepack/verify/judgement.h"
 
 namespace prepack {
@@ -59,7 +58,7 @@ class GgufVerification {
         model_(model),
         manifest_(manifest),
         progress_(progress),
-        inputs_(options.memory_limit == 0 ? InputCache::kMostKept : 0) {}
+        inputs_(options.memory_limit == 0 ? GgufInputs::kMostKept : 0) {}
 
   Result<VerifyReport> Run() {
     Begin();
@@ -243,41 +242,36 @@ class GgufVerification {
     GgufScratch products;
   };
 
-  // Stripes come in any order, and are judged in theirs, so that figures do not depend on the
-  // threads, and what was found of a stripe is not kept for long.
+  // Stripes are done in any order, and judged in theirs, so that figures do not depend on the
+  // threads. What was found of one waits only for those before it.
   Status CompareAll(const std::vector<Compared>& tensors) {
-    struct Stripe {
-      size_t tensor;
-      uint64_t stripe;
-    };
-    std::vector<Stripe> stripes;
+    std::vector<uint64_t> ends;  // of the stripes of each tensor, of all
+    uint64_t stripes = 0;
     uint64_t bytes = 0;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      for (uint64_t stripe = 0; stripe < tensors[i].rows->stripes(); ++stripe) {
-        stripes.push_back({i, stripe});
-      }
-      bytes += tensors[i].rows->tensor().bytes;
+    for (const Compared& tensor : tensors) {
+      ends.push_back(stripes += tensor.rows->stripes());
+      bytes += tensor.rows->tensor().bytes;
     }
     std::vector<Scratch> scratch(threads_);
-    std::vector<std::unique_ptr<Found>> found(stripes.size());
     std::mutex mutex;
-    size_t next = 0;
+    std::map<uint64_t, Found> waiting;
+    uint64_t next = 0;
+    size_t judged = 0;  // tensors
     Found of_tensor;
     progress_.Begin("comparing", bytes);
-    return ParallelFor(stripes.size(), threads_, [&](size_t i, unsigned worker) -> Status {
+    return ParallelFor(stripes, threads_, [&](size_t i, unsigned worker) -> Status {
       if (CancellationRequested()) return Interrupted(model_.path().string());
-      const Compared& tensor = tensors[stripes[i].tensor];
-      auto own = std::make_unique<Found>();
-      PREPACK_TRY(CompareStripe(tensor, stripes[i].stripe, scratch[worker], *own));
+      const auto tensor = static_cast<size_t>(std::ranges::upper_bound(ends, i) - ends.begin());
+      const uint64_t index = i - (tensor == 0 ? 0 : ends[tensor - 1]);
+      Found found;
+      PREPACK_TRY(CompareStripe(tensors[tensor], index, scratch[worker], found));
       progress_.Add(scratch[worker].stripe.bytes.size());
       const std::lock_guard lock(mutex);
-      found[i] = std::move(own);
-      for (; next < found.size() && found[next]; ++next) {
-        of_tensor.Add(std::move(*found[next]));
-        found[next].reset();
-        const bool is_last =
-            next + 1 == stripes.size() || stripes[next + 1].tensor != stripes[next].tensor;
-        if (is_last) Judge(tensors[stripes[next].tensor], std::exchange(of_tensor, {}));
+      waiting.emplace(i, std::move(found));
+      for (auto first = waiting.begin(); first != waiting.end() && first->first == next;
+           first = waiting.erase(first)) {
+        of_tensor.Add(std::move(first->second));
+        if (++next == ends[judged]) Judge(tensors[judged++], std::exchange(of_tensor, {}));
       }
       return {};
     });

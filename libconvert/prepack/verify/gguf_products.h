@@ -38,6 +38,9 @@ class GgufInputs {
     std::vector<double> kernel;  // [rows, x.columns()]
   };
 
+  // Those of a K of 4096 and of 14,336, as layers of Llama have them, with two operands each.
+  static constexpr uint64_t kMostKept = uint64_t{64} << 20;
+
   // Makes them, unless they are there. From any thread, as all that follows.
   void Fill(uint64_t k, uint64_t seed);
   uint64_t rows() const { return exact_.size() / k_; }

@@ -39,8 +39,8 @@ class KeptEntries {
   }
 
   // The entry that `part` is a part of, if there is one: they are owned together.
-  template <typename Part>
-  std::shared_ptr<Entry> OwnerOf(const std::shared_ptr<Part>& part) {
+  template <typename Inside>
+  std::shared_ptr<Entry> OwnerOf(const std::shared_ptr<Inside>& part) {
     const std::lock_guard lock(mutex_);
     for (const Known& known : known_) {
       std::shared_ptr<Entry> entry = known.entry.lock();

@@ -72,7 +72,7 @@ void GgufSums::Merge(const GgufSums& other) {
 }
 
 bool GgufProducts::AreOf(const gguf::Tensor& tensor) {
-  return tensor.dims.size() >= 2 && GgmlOperandOf(tensor.type).has_value();
+  return tensor.dims.size() >= 2 && tensor.bytes != 0 && GgmlOperandOf(tensor.type).has_value();
 }
 
 uint64_t GgufProducts::SlabInputs(const gguf::Tensor& tensor) {

@@ -387,12 +387,11 @@ class GgufConvert(harness.ToolTest):
                 expected = activations.decibel(truth, rounded.reshape(x.shape).astype(numpy.float64) @ weight.T)
                 self.assertAlmostEqual(module["gemm"]["inputs"][2]["end_to_end"]["sqnr_db"], expected, delta=0.02)
 
-    def change(self, tensor, at, byte):
-        """Another byte of a tensor. Returns the file as it was."""
+    def flip(self, tensor, at, bits):
+        """Other bits in a byte of a tensor. Returns the file as it was."""
         data = self.output.read_bytes()
         place = int(tensor.data_offset) + at
-        self.assertNotEqual(data[place], byte)
-        self.output.write_bytes(data[:place] + bytes([byte]) + data[place + 1 :])
+        self.output.write_bytes(data[:place] + bytes([data[place] ^ bits]) + data[place + 1 :])
         return data
 
     def test_products_find_every_weight_that_was_changed(self):
@@ -406,8 +405,7 @@ class GgufConvert(harness.ToolTest):
             row = tensors[-1].n_elements // int(tensors[-1].shape[0]) - 1  # of the last expert, where there are some
             for place in places[kind]:
                 with self.subTest(name, place=place):
-                    at = row * row_bytes + place
-                    before = self.change(tensors[-1], at, self.output.read_bytes()[int(tensors[-1].data_offset) + at] ^ 2)
+                    before = self.flip(tensors[-1], row * row_bytes + place, 2)
                     report = self.verify(name, "--skip", "integrity,exactness", code=1)
                     problem = report["levels"]["gemm"]["problems"][-1]
                     self.assertEqual(problem["module"], tensors[-1].name)
@@ -423,7 +421,7 @@ class GgufConvert(harness.ToolTest):
     def test_products_find_a_factor_that_was_changed(self):
         self.convert("ct-nvfp4")
         factor = next(tensor for tensor in gguf.GGUFReader(self.output).tensors if tensor.name == "blk.0.ffn_up.scale")
-        self.change(factor, 2, self.output.read_bytes()[int(factor.data_offset) + 2] ^ 1)
+        self.flip(factor, 2, 1)
         report = self.verify("ct-nvfp4", "--skip", "integrity,exactness", code=1)
         self.assertEqual({problem["module"] for problem in report["levels"]["gemm"]["problems"]},
                          {"blk.0.ffn_up.weight"})
@@ -442,7 +440,7 @@ class GgufConvert(harness.ToolTest):
         return source
 
     def test_products_of_weights_that_are_zero(self):
-        """Codes that are their zero points, whose minima are rounded: in a whole module, and in some rows of another."""
+        """Codes that are their zero points, whose minima are rounded: of a whole module, and in rows of another."""
         def change(tensor, data):
             zeros = {"q_proj.weight_packed": len(data), "down_proj.weight_packed": len(data) // 4}
             ends = [count for end, count in zeros.items() if tensor.endswith(end)]
@@ -454,7 +452,8 @@ class GgufConvert(harness.ToolTest):
         self.run_ok("convert", source, *self.options("ct-w4a16-g32-asym")[1:], "-o", self.output)
         for option in ([], ["--all-channels"]):
             report = json.loads(self.run_ok("verify", self.output, "--source", source, "--json", *option).stdout)
-            self.assertEqual({report["levels"][level]["state"] for level in ("integrity", "exactness", "gemm")}, {"passed"})
+            states = {report["levels"][level]["state"] for level in ("integrity", "exactness", "gemm")}
+            self.assertEqual(states, {"passed"})
 
     def test_products_of_very_many_columns(self):
         """More than are multiplied at once; in a slab of them a code that was changed."""
@@ -487,8 +486,7 @@ class GgufConvert(harness.ToolTest):
         self.assertGreater(figures["inputs"][2]["kernel"]["sqnr_db"], 120)
         self.assertAlmostEqual(figures["inputs"][2]["end_to_end"]["sqnr_db"], 45.7, delta=0.3)
         tensor = gguf.GGUFReader(self.output).tensors[0]
-        at = int(tensor.data_offset) + tensor.data.shape[-1] - 1
-        self.change(tensor, tensor.data.shape[-1] - 1, self.output.read_bytes()[at] ^ 0x20)
+        self.flip(tensor, tensor.data.shape[-1] - 1, 0x20)
         result = self.run_tool("verify", self.output, "--source", source, "--json", "--all-channels")
         problems = json.loads(result.stdout)["levels"]["gemm"]["problems"]
         self.assertIn(f"row 0, column {columns - 1}", problems[-1]["message"])
@@ -500,8 +498,8 @@ class GgufConvert(harness.ToolTest):
         self.assertEqual({problem["module"] for problem in report["levels"]["gemm"]["problems"]},
                          {"blk.0.ffn_down.weight"})
         junit, page = self.scratch / "verify.xml", self.scratch / "verify.html"
-        text = self.run_ok("verify", self.output, "--source", CHECKPOINTS / "ct-w4a16-g128-sym", "--junit", junit, "--html",
-                           page)
+        text = self.run_ok("verify", self.output, "--source", CHECKPOINTS / "ct-w4a16-g128-sym", "--junit", junit,
+                           "--html", page)
         self.assertIn("model of gguf/Q4_0, x Q8_0", text.stdout)
         self.assertIn("blk.0.attn_q.weight", junit.read_text())
         self.assertIn("model of gguf/Q4_0", page.read_text())

@@ -25,7 +25,8 @@ def words(seed, count):
 
 def gaussian(k):
     """[ROWS, k] in f32: each number the sum of twelve of 16 bits, four of each of three words."""
-    sums = words(seed_of("activations") + k, 3 * ROWS * k).view("<u2").reshape(ROWS, k, 12).astype(numpy.int64).sum(axis=2)
+    numbers = words(seed_of("activations") + k, 3 * ROWS * k).view("<u2").reshape(ROWS, k, 12)
+    sums = numbers.astype(numpy.int64).sum(axis=2)
     return ((sums - 6 * 0xFFFF) / 65536).astype(numpy.float32)
 
 

@@ -19,6 +19,7 @@
 #include "prepack/convert/convert.h"
 #include "prepack/layouts/table.h"
 #include "prepack/verify/conversion_check.h"
+#include "shell_carrier.h"
 #include "table.h"
 #include "terminal.h"
 #include "verify_output.h"
@@ -40,6 +41,10 @@ struct ConvertCommand {
   bool no_flush = false;
   bool force = false;
   bool verify = false;
+  std::string fetch;
+  uint64_t ahead = 1;
+  bool consume = false;
+  std::string done;
 };
 
 // A line for each reason.
@@ -135,6 +140,9 @@ void PrintConversion(const ConvertReport& report, const ConvertOptions& options,
 Status CheckWholeFile(const ConvertCommand& command) {
   return RejectForGguf({{"--part", command.part != "1/1"},
                         {"--resume", command.resume},
+                        {"--fetch", !command.fetch.empty()},
+                        {"--consume", command.consume},
+                        {"--done", !command.done.empty()},
                         {"--verify", command.verify}});
 }
 
@@ -152,10 +160,30 @@ ExitCodeValue RunGguf(const ConvertCommand& command) {
                         command.common);
 }
 
+// The carriers must outlive the conversion.
+Status AddFlow(const ConvertCommand& command, ShellCarrier& fetch, ShellCarrier& done,
+               FlowOptions& flow) {
+  flow.ahead = command.ahead;
+  flow.consume = command.consume;
+  if (!command.fetch.empty()) {
+    PREPACK_TRY(fetch.Check());
+    flow.fetch = &fetch;
+  }
+  if (!command.done.empty()) {
+    PREPACK_TRY(done.Check());
+    flow.done = &done;
+  }
+  return {};
+}
+
 ExitCodeValue RunConvert(const ConvertCommand& command) {
   if (command.flags.target == kGgufTarget) return RunGguf(command);
   Result<ConvertOptions> options = OptionsOf(command);
   if (!options.ok()) return Fail(options.status());
+  ShellCarrier fetch("--fetch", command.fetch);
+  ShellCarrier done("--done", command.done);
+  const Status flow = AddFlow(command, fetch, done, options->flow);
+  if (!flow.ok()) return Fail(flow);
   VerifyOptions verify;
   verify.folder = command.output;
   verify.source = command.source;
@@ -197,7 +225,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
       {.examples = "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
                    "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
                    "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
-       .notes = "prepack never changes the source. The output appears whole or not at all."});
+       .notes = "prepack never changes the source, unless --consume asks for it. The output appears whole or not at all."});
   command->add_option("SRC", options->source, kCheckpointArgument)->required();
   command->add_option("-o,--output", options->output, "Output folder; for gguf, the file")
       ->required()
@@ -223,6 +251,28 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_flag("--no-flush", options->no_flush,
                     "Like cp, do not wait until the weights are on the disk: faster, but a power "
                     "failure within the next minute can damage the output");
+  CLI::Option* const fetch =
+      command
+          ->add_option("--fetch", options->fetch,
+                       "Run COMMAND for each shard of the source that is not in SRC, such as 'curl "
+                       "-fo {path} https://HOST/MODEL/{file}'. SRC needs the headers only "
+                       "(prepack-remote headers --into SRC)")
+          ->type_name("COMMAND");
+  command
+      ->add_option("--ahead", options->ahead,
+                   "With --fetch: how many shards may be here beside the one that is packed")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{100'000}))
+      ->needs(fetch)
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_flag("--consume", options->consume,
+                    "REMOVE each shard of the source when all that was made of it is on the disk "
+                    "(with --verify: and has been judged). Headers stay in its place");
+  command
+      ->add_option("--done", options->done,
+                   "Run COMMAND for each file of the output when it is complete, and for "
+                   "prepack.json last, such as 'aws s3 cp {path} s3://BUCKET/OUT/{file}'")
+      ->type_name("COMMAND");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
   command->add_flag("--verify", options->verify,
                     "Verify the output against the source: every module as soon as it is written");

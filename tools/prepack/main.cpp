@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +20,8 @@
 
 #include "command.h"
 #include "prepack/base/progress.h"
+#include "prepack/io/file.h"
+#include "prepack/io/noted_ranges.h"
 #include "table.h"
 
 namespace {
@@ -68,6 +72,25 @@ void StopWithParent() {
   if (parent == nullptr || prepack::cli::ParseCount(parent) != static_cast<uint64_t>(getppid()))
     return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+}
+
+// What prepack-remote asks for: the file for the ranges that a command wants of files of which only
+// headers are here. Null if nobody asks, or if the command writes a model: it would be one of zeros.
+const char* FileForWantedRanges(std::span<char* const> arguments) {
+  constexpr std::array<std::string_view, 5> kReading = {"plan", "inspect", "check", "diff",
+                                                        "doctor"};
+  if (arguments.size() < 2 || std::ranges::find(kReading, arguments[1]) == kReading.end()) {
+    return nullptr;
+  }
+  return std::getenv("PREPACK_WANTED_RANGES");
+}
+
+// An answer that zeros are part of is none.
+prepack::Status ReportWantedRanges(const char* file) {
+  const prepack::NotedRanges& wanted = prepack::NotedRanges::OfProcess();
+  PREPACK_TRY(prepack::WriteFileAtomically(file, wanted.Json()));
+  if (wanted.empty()) return {};
+  return prepack::Unavailable(file, "the command wants ranges of files that are not here");
 }
 
 // A checkpoint of thousands of shards has them all open at once. The usual limit is 1024, for the
@@ -123,6 +146,10 @@ int main(int argc, char** argv) {
   InstallSignalHandlers();
   StopWithParent();
   RaiseLimitOfOpenFiles();
+  const char* const wanted = FileForWantedRanges(std::span(argv, static_cast<size_t>(argc)));
+  if (wanted != nullptr) {
+    prepack::NotedRanges::OfProcess().SetMode(prepack::NotedRanges::Mode::kMissing);
+  }
   ExitCodeValue exit_code = prepack::cli::kExitSystem;
   try {
     exit_code = Run(argc, argv);
@@ -133,6 +160,10 @@ int main(int argc, char** argv) {
   }
   if (const int error = prepack::cli::FinishPrinting(); error != 0) {
     return prepack::cli::Fail(prepack::SystemError("stdout", "cannot write the output", error));
+  }
+  if (wanted != nullptr) {
+    const prepack::Status reported = ReportWantedRanges(wanted);
+    if (!reported.ok()) return prepack::cli::Fail(reported);
   }
   // As shells and schedulers have it: 128 and the number of the signal.
   const bool interrupted = exit_code == static_cast<int>(prepack::ErrorKind::kInterrupted);

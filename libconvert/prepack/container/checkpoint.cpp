@@ -113,6 +113,18 @@ struct Listing {
   bool has_config = false;
 };
 
+bool IsOtherWeights(std::string_view name) {
+  return std::ranges::any_of(kOtherWeights,
+                             [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+// Weights of which only headers are here count under their own names.
+std::string WithoutHeadersSuffix(std::string name) {
+  if (!name.ends_with(kHeadersSuffix)) return name;
+  std::string weights = name.substr(0, name.size() - kHeadersSuffix.size());
+  return weights.ends_with(kShardSuffix) || IsOtherWeights(weights) ? weights : name;
+}
+
 void Classify(std::string name, Listing& listing) {
   const auto ends_with = [&name](std::string_view suffix) { return name.ends_with(suffix); };
   if (name == kConfigName) {
@@ -121,7 +133,7 @@ void Classify(std::string name, Listing& listing) {
     listing.shards.push_back(std::move(name));
   } else if (ends_with(kIndexSuffix)) {
     listing.indexes.push_back(std::move(name));
-  } else if (std::ranges::any_of(kOtherWeights, ends_with)) {
+  } else if (IsOtherWeights(name)) {
     listing.left_out.push_back(name);
     listing.other_weights.push_back(std::move(name));
   } else if (ends_with(kAnyIndexSuffix)) {
@@ -166,10 +178,15 @@ Result<Listing> ListFolder(const fs::path& folder) {
     }
     PREPACK_TRY(CheckRegularFile(path, entry.mode));
     if (entry.is_link) links.push_back(path);
-    Classify(std::move(name), listing);
+    Classify(WithoutHeadersSuffix(std::move(name)), listing);
+  }
+  // One that has arrived still has its headers beside it.
+  for (std::vector<std::string>* found : {&listing.shards, &listing.other_weights,
+                                          &listing.left_out}) {
+    std::ranges::sort(*found);
+    found->erase(std::ranges::unique(*found).begin(), found->end());
   }
   PREPACK_TRY(CheckSourceLinks(folder, links));
-  std::ranges::sort(listing.left_out);  // names of folders end in a slash
   return listing;
 }
 
@@ -315,7 +332,7 @@ struct OpenedFile {
 };
 
 Result<OpenedFile> OpenShard(const fs::path& path, size_t number) {
-  PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
+  PREPACK_TRY_ASSIGN(File file, File::OpenWeights(path));
   PREPACK_TRY_ASSIGN(SafetensorsHeader header, ReadSafetensorsHeader(file));
   OpenedFile opened{.file = {.name = path.filename().string(),
                              .file = std::move(file),
@@ -427,6 +444,43 @@ Status Checkpoint::AddFiles(const std::vector<std::string>& names) {
     ends.push_back(tensors_.size());
   }
   MergeRuns(std::move(ends), tensors_);
+  return {};
+}
+
+namespace {
+
+// Are the first `bytes` bytes the same? Headers may have 100 MB.
+Result<bool> BeginAlike(const File& a, const File& b, uint64_t bytes) {
+  constexpr uint64_t kPiece = uint64_t{1} << 20;
+  std::vector<std::byte> of_a(std::min(kPiece, bytes));
+  std::vector<std::byte> of_b(of_a.size());
+  for (uint64_t offset = 0; offset < bytes; offset += kPiece) {
+    const size_t piece = static_cast<size_t>(std::min(kPiece, bytes - offset));
+    PREPACK_TRY(a.ReadAt(offset, std::span(of_a).first(piece)));
+    PREPACK_TRY(b.ReadAt(offset, std::span(of_b).first(piece)));
+    if (!std::equal(of_a.begin(), of_a.begin() + static_cast<std::ptrdiff_t>(piece), of_b.begin()))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status Checkpoint::Reopen(size_t file) {
+  CheckpointFile& known = files_[file];
+  const fs::path path = fs::is_directory(path_) ? path_ / known.name : path_;
+  PREPACK_TRY_ASSIGN(File now, File::OpenWeights(path));
+  bool alike = now.size() == known.file.size();
+  if (alike) {
+    PREPACK_TRY_ASSIGN(alike, BeginAlike(now, known.file, known.data_start));
+  }
+  if (!alike) {
+    return Malformed(path.string(), "it is not the file whose headers the conversion began with")
+        .Found(fmt::format("{} bytes", now.size()))
+        .Expected(fmt::format("{} bytes, with the same header", known.file.size()))
+        .Hint("Was another revision uploaded? Fetch all headers again, and begin anew");
+  }
+  known.file = std::move(now);
   return {};
 }
 

@@ -41,6 +41,9 @@ Status CheckSourceLinks(const std::filesystem::path& source,
 // index that names none of the files of a folder with one whole model.safetensors is left out, as
 // loaders do that ask for that file first.
 //
+// Of a shard NAME that is somewhere else, "NAME.headers" may be here instead (io/file.h): all that
+// headers tell is then known, and reading its data is kUnsupported.
+//
 // Mistral publishes its models twice in one folder: as Hugging Face's shards, and under its own
 // names as consolidated*.safetensors. The former are read, and the latter are left out.
 
@@ -66,6 +69,10 @@ class Checkpoint {
   // A folder, or a single .safetensors file (then config() is empty and the folder's other files
   // are not looked at).
   static Result<Checkpoint> Open(const std::filesystem::path& path);
+
+  // Opens a file anew, once it has come in place of its headers, or its headers in its place.
+  // kMalformed unless size and header are what they were. Nobody may read from it meanwhile.
+  Status Reopen(size_t file);
 
   const std::filesystem::path& path() const { return path_; }
   // The parsed config.json, or an empty object if there is none.

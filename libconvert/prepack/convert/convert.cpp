@@ -12,12 +12,14 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/status.h"
+#include "prepack/convert/delivery.h"
 #include "prepack/convert/finish_folder.h"
 #include "prepack/convert/merge.h"
 #include "prepack/convert/resume.h"
 #include "prepack/convert/shard_filler.h"
 #include "prepack/io/file.h"
 #include "prepack/io/memory_limit.h"
+#include "prepack/io/noted_ranges.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/packed_model.h"
@@ -35,13 +37,15 @@ class Conversion {
  public:
   Conversion(const ConvertOptions& options, const Checkpoint& checkpoint,
              const QuantizedModel& model, const Plan& plan, RunIdentity identity, unsigned threads,
-             Progress& progress)
+             SourceFlow& flow, Delivery& delivery, Progress& progress)
       : options_(options),
         checkpoint_(checkpoint),
         model_(model),
         plan_(plan),
         identity_(std::move(identity)),
         threads_(threads),
+        flow_(flow),
+        delivery_(delivery),
         progress_(progress) {}
 
   // Opens the shards and, with --resume, finds what they already hold.
@@ -57,6 +61,10 @@ class Conversion {
   Status StartJournal(const OutputFolder& folder);
   Status OpenShard(size_t index);
   Status TakeSideFiles();
+  Status FillInBatches();
+  Status FlushBatch();
+  Status DeliverShards(std::span<const size_t> units);
+  Status FlushShards();
   Status WriteWhole();
   Status WritePart();
   // The first part carries the side files.
@@ -68,6 +76,8 @@ class Conversion {
   const Plan& plan_;
   const RunIdentity identity_;
   const unsigned threads_;
+  SourceFlow& flow_;
+  Delivery& delivery_;
   Progress& progress_;
 
   std::filesystem::path folder_;
@@ -80,6 +90,7 @@ class Conversion {
   FileHashes source_files_;              // of a part
   std::optional<HubOrigin> source_hub_;
   std::optional<ShardFiller> filler_;
+  std::vector<size_t> units_left_;  // of each shard
   std::optional<ManifestMaker> maker_;
   Manifest manifest_;
 };
@@ -153,11 +164,56 @@ Status Conversion::FillShards() {
   filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, progress_);
   maker_.emplace(plan_, shards_, writers_, *filler_);
   if (options_.observer != nullptr) PREPACK_TRY(BeginObserving());
-  PREPACK_TRY(filler_->Run(threads_, options_.output.string()));
+  PREPACK_TRY(options_.flow.InBatches() ? FillInBatches()
+                                        : filler_->Run(threads_, options_.output.string()));
   progress_.Begin("flushing", 0);
+  return FlushShards();
+}
+
+Status Conversion::FlushShards() {
   return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
     return options_.flush ? writers_[index].Sync() : writers_[index].CheckArrived();
   });
+}
+
+// All that a power failure must not take, once the source may go: the bytes, the names of their
+// files, and what the next run needs to know of them.
+Status Conversion::FlushBatch() {
+  PREPACK_TRY(FlushShards());
+  PREPACK_TRY(journal_->Sync());
+  PREPACK_TRY(SyncFolder(folder_));
+  return SyncFolder(folder_.parent_path());
+}
+
+Status Conversion::FillInBatches() {
+  const std::string output = options_.output.string();
+  PREPACK_TRY(flow_.Begin(plan_, shards_, finished_));
+  filler_->Begin(threads_, output);
+  for (size_t batch = 0; batch < flow_.batches(); ++batch) {
+    PREPACK_TRY(flow_.Await(batch, output));
+    PREPACK_TRY(filler_->RunUnits(flow_.UnitsOf(batch)));
+    PREPACK_TRY(FlushBatch());
+    if (options_.flow.consume && options_.observer != nullptr) {
+      PREPACK_TRY(options_.observer->SourceMayGo());
+    }
+    PREPACK_TRY(flow_.Release(batch));
+    PREPACK_TRY(DeliverShards(flow_.UnitsOf(batch)));
+  }
+  return flow_.ReleaseAll();
+}
+
+// Those that have got their last units, which are flushed.
+Status Conversion::DeliverShards(std::span<const size_t> units) {
+  if (units_left_.empty()) {
+    units_left_.resize(shards_.names.size());
+    for (const OutputUnit& unit : shards_.units) ++units_left_[unit.slots.front().shard];
+  }
+  for (const size_t unit : units) {
+    const uint32_t shard = shards_.units[unit].slots.front().shard;
+    if (--units_left_[shard] != 0) continue;
+    PREPACK_TRY(delivery_.Add(shards_.names[shard], folder_ / shards_.names[shard]));
+  }
+  return {};
 }
 
 Manifest Conversion::MakeManifest() const {
@@ -308,36 +364,69 @@ Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoi
   return report;
 }
 
+Status CheckFlow(const ConvertOptions& options) {
+  const FlowOptions& flow = options.flow;
+  if ((flow.consume || flow.done != nullptr) && !options.flush) {
+    return Usage("--no-flush", "what was given away, or is to be removed, must be on the disk first")
+        .Hint("Leave it out with --consume and --done");
+  }
+  if (options.part.IsWhole() || !flow.MovesSource()) return {};
+  if (flow.consume && flow.fetch == nullptr) {
+    return Usage("--consume", "other parts need the shards, too")
+        .Expected("--fetch, into a folder of headers of this part's own");
+  }
+  if (options.trust_source) return {};
+  return Usage("--fetch", "a part with a source that comes bit by bit reads nothing but its own")
+      .Expected("--trust-source");
+}
+
 }  // namespace
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
-  PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
+  PREPACK_TRY(CheckFlow(options));
+  // The headers that stay of a shard need what is read of it from here to the plan.
+  NotedRanges& noted = NotedRanges::OfProcess();
+  if (options.flow.consume) noted.SetMode(NotedRanges::Mode::kRead);
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
                      ReadSourceModel(checkpoint, options.plan.accepted));
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));
   PREPACK_TRY(CheckPlan(plan));
+  noted.SetMode(NotedRanges::Mode::kNothing);
   const MemoryNeed need{.shared = 0, .per_thread = plan.PeakMemory(1)};
   PREPACK_TRY_ASSIGN(const unsigned threads,
                      ThreadsWithin(need, options.jobs, options.memory_limit, "converted"));
 
   RunIdentity identity = IdentityOf(checkpoint, plan, options.plan, options.shard_bytes);
   const std::filesystem::path output = OutputOf(options);
+  const std::string_view mark = options.part.IsWhole() ? kManifestName : kPartName;
+  Delivery delivery(options.flow.done);
   if (options.resume && !options.replace) {
     PREPACK_TRY_ASSIGN(
         const std::optional<Manifest> done,
         FindFinishedRun(output, identity, options.part, checkpoint, threads, progress));
-    if (done.has_value()) return ReportOfDone(options, checkpoint, model, plan, *done);
+    if (done.has_value()) {
+      PREPACK_TRY(delivery.Begin(output, identity));
+      PREPACK_TRY(delivery.DeliverFolder(output, mark));
+      return ReportOfDone(options, checkpoint, model, plan, *done);
+    }
   }
   PREPACK_TRY_ASSIGN(OutputFolder folder,
                      OutputFolder::Create(output, options.replace,
                                           options.resume ? Leftovers::kKeep : Leftovers::kRemove));
-  Conversion conversion(options, checkpoint, model, plan, std::move(identity), threads, progress);
+  SourceFlow flow(options.flow, options.part, checkpoint, options.observer);
+  PREPACK_TRY(delivery.Begin(output, identity));
+  Conversion conversion(options, checkpoint, model, plan, std::move(identity), threads, flow,
+                        delivery, progress);
   Status status = conversion.OpenShards(folder);
   if (status.ok()) status = conversion.FillShards();
   if (status.ok()) status = conversion.WriteRest();
+  // Until then their paths lead into the hidden folder.
+  if (status.ok()) status = delivery.Await(output.string());
   if (status.ok()) status = folder.Commit();
+  if (status.ok()) status = delivery.DeliverFolder(output, mark);
   if (!status.ok()) return status;
   return conversion.Report();
 }

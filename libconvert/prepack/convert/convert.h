@@ -24,6 +24,7 @@
 #include "prepack/base/status.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/convert/plan.h"
+#include "prepack/convert/source_flow.h"
 #include "prepack/formats/format.h"
 #include "prepack/packed/conversion_observer.h"
 #include "prepack/packed/run_identity.h"
@@ -47,6 +48,7 @@ struct ConvertOptions {
   bool trust_source = false;
   uint64_t shard_bytes = kDefaultShardBytes;
   ConversionObserver* observer = nullptr;  // of a whole conversion; null: none
+  FlowOptions flow = {};                   // shards that come and go while it runs
 };
 
 // What was done, for the user.

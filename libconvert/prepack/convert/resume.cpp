@@ -304,7 +304,10 @@ Status CheckSource(const std::string& where, const Manifest& manifest,
   PREPACK_TRY_ASSIGN(const FileHashes files, HashSideFiles(source, manifest.target, progress));
   Status status =
       CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), files, where);
-  if (status.ok()) {
+  // Of what has been consumed, the headers must do, which are part of the identity.
+  const bool is_here = std::ranges::none_of(
+      source.files(), [](const CheckpointFile& file) { return file.file.headers_only(); });
+  if (status.ok() && is_here) {
     status = record ? CheckSourceOfPart(where, *record, source, threads, progress)
                     : CheckWholeSource(where, manifest, source, threads, progress);
   }
@@ -448,6 +451,14 @@ Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const Output
   for (const auto& [unit, done] : finished) {
     notes.insert(notes.end(), done.sources.begin(), done.sources.end());
   }
+  // What has been consumed cannot be read again. It was flushed before, and so was the journal; its
+  // headers are those of this run.
+  const auto is_gone = [&](const StoredTensor& tensor) {
+    return checkpoint.files()[tensor.file].file.headers_only();
+  };
+  std::erase_if(notes, [&](const SourceNote& note) {
+    return is_gone(checkpoint.tensors()[note.tensor]);
+  });
   for (const SourceNote& note : notes) tensors.insert(&checkpoint.tensors()[note.tensor]);
   TensorHashes hashes(checkpoint);
   PREPACK_TRY(HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes));

@@ -84,6 +84,8 @@ class Journal {
 
   // Notes a finished unit. From any thread.
   Status Append(uint64_t unit, const FinishedUnit& finished);
+  // Flushes to the disk what has been noted.
+  Status Sync() { return file_.Sync(); }
 
  private:
   Journal(File file, uint64_t end);

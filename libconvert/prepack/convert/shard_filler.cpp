@@ -28,7 +28,6 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       journal_(journal),
       progress_(progress),
       finished_(finished),
-      order_(UnitsInTurns(shards)),
       states_(shards.units.size()),
       rounded_scales_(shards.units.size()),
       has_unit_(checkpoint.tensors().size()),
@@ -46,6 +45,11 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
 }
 
 Status ShardFiller::Run(unsigned threads, const std::string& output) {
+  Begin(threads, output);
+  return RunUnits(UnitsInTurns(shards_));
+}
+
+void ShardFiller::Begin(unsigned threads, const std::string& output) {
   const uint64_t bytes = BytesToWrite();
   if (observer_ == nullptr) {
     progress_.Begin("packing", bytes);
@@ -54,7 +58,11 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
   }
   output_ = output;
   buffers_.resize(threads);
-  return ForUnits(shards_.units.size(), threads, *this);
+}
+
+Status ShardFiller::RunUnits(std::span<const size_t> units) {
+  order_.assign(units.begin(), units.end());
+  return ForUnits(order_.size(), static_cast<unsigned>(buffers_.size()), *this);
 }
 
 // The bytes of all units but the finished ones. The shards may be only a part of the output.

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ class ShardFiller final : private UnitWork {
 
   // Fills all shards on `threads` threads. `output` is what an interruption names.
   Status Run(unsigned threads, const std::string& output);
+  // The same in batches: Begin, then each unit once.
+  void Begin(unsigned threads, const std::string& output);
+  Status RunUnits(std::span<const size_t> units);
 
   // What is known afterwards.
   const Hash128& OutputHash(const OutputSlot& slot) const {

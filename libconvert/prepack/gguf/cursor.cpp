@@ -25,7 +25,8 @@ Result<std::span<const std::byte>> Cursor::Window(uint64_t bytes) {
   const bool covered = offset_ >= window_start_ && offset_ - window_start_ <= window_.size() &&
                        bytes <= window_.size() - (offset_ - window_start_);
   if (!covered) {
-    window_.resize(std::min(std::max(kWindow, bytes), left()));
+    const uint64_t here = file_.present() - std::min(offset_, file_.present());
+    window_.resize(std::max(bytes, std::min(kWindow, here)));
     window_start_ = offset_;
     PREPACK_TRY(file_.ReadAt(offset_, window_));
   }

@@ -52,7 +52,7 @@ bool IsGguf(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return false;
   if (path.extension() == kEnding) return true;
-  const Result<File> file = File::OpenForRead(path);
+  const Result<File> file = File::OpenWeights(path);
   if (!file.ok() || file->size() < kMagic.size()) return false;
   const Result<std::string> magic = Cursor(*file).Text("", kMagic.size());
   return magic.ok() && *magic == kMagic;
@@ -61,7 +61,7 @@ bool IsGguf(const std::filesystem::path& path) {
 Result<Model> Model::Open(const std::filesystem::path& path) {
   Model model;
   model.path_ = path;
-  PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
+  PREPACK_TRY_ASSIGN(File file, File::OpenWeights(path));
   PREPACK_TRY_ASSIGN(Header header, ReadHeader(file));
   const Value* splits = header.Find(kSplitCount);
   const std::optional<uint64_t> count = splits == nullptr ? 1 : UintOf(*splits);
@@ -90,7 +90,7 @@ Status Model::OpenSplit(uint64_t count) {
   }
   for (uint64_t no = 0; no < count; ++no) {
     const std::filesystem::path path = path_.parent_path() / SplitName(*stem, no, count);
-    PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
+    PREPACK_TRY_ASSIGN(File file, File::OpenWeights(path));
     PREPACK_TRY_ASSIGN(Header header, ReadHeader(file));
     PREPACK_TRY(CheckSplitKey(file, header, kSplitNo, no));
     PREPACK_TRY(CheckSplitKey(file, header, kSplitCount, count));

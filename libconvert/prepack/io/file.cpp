@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/io/mapping.h"
+#include "prepack/io/noted_ranges.h"
 #include "prepack/io/posix.h"
 
 namespace prepack {
@@ -70,12 +72,14 @@ File::File(File&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       path_(std::move(other.path_)),
       size_(other.size_),
+      ranges_(std::move(other.ranges_)),
       number_(other.number_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(path_, other.path_);
   std::swap(size_, other.size_);
+  std::swap(ranges_, other.ranges_);
   std::swap(number_, other.number_);
   return *this;
 }
@@ -105,6 +109,152 @@ Result<File> File::OpenForRead(const std::filesystem::path& path) {
   return Open(path, O_RDONLY);
 }
 
+namespace {
+
+constexpr std::string_view kRangesMark = "PREPACKH";
+constexpr uint64_t kNumberBytes = sizeof(uint64_t);
+constexpr uint64_t kRangeBytes = 2 * kNumberBytes;
+constexpr uint64_t kTrailerBytes = kRangesMark.size() + 2 * kNumberBytes;
+constexpr uint64_t kMostRanges = uint64_t{1} << 24;
+
+std::filesystem::path HeadersOf(std::filesystem::path path) {
+  return path += kHeadersSuffix;
+}
+
+void AppendNumber(std::string& text, uint64_t number) {
+  for (size_t i = 0; i < kNumberBytes; ++i) text += static_cast<char>(number >> (8 * i) & 0xFF);
+}
+
+uint64_t NumberAt(std::span<const std::byte> bytes, size_t offset) {
+  uint64_t number = 0;
+  for (size_t i = kNumberBytes; i-- > 0;) {
+    number = number << 8 | std::to_integer<uint64_t>(bytes[offset + i]);
+  }
+  return number;
+}
+
+Status NoHeadersFile(const std::filesystem::path& path, std::string_view what) {
+  return Malformed(path.string(), fmt::format("not a file of headers: {}", what))
+      .Hint("Remove it, and fetch the headers again");
+}
+
+}  // namespace
+
+Status File::ReadRanges() {
+  std::array<std::byte, kTrailerBytes> trailer = {};
+  if (size_ < kTrailerBytes) return NoHeadersFile(path_, "it is too short");
+  PREPACK_TRY(ReadAt(size_ - kTrailerBytes, trailer));
+  if (std::memcmp(trailer.data(), kRangesMark.data(), kRangesMark.size()) != 0) {
+    return NoHeadersFile(path_, fmt::format("\"{}\" is missing near its end", kRangesMark));
+  }
+  const uint64_t count = NumberAt(trailer, kRangesMark.size());
+  const uint64_t whole = NumberAt(trailer, kRangesMark.size() + kNumberBytes);
+  const uint64_t rest = size_ - kTrailerBytes;
+  if (count == 0 || count > std::min(kMostRanges, rest / kRangeBytes) || whole > kMaxOffset) {
+    return NoHeadersFile(path_, "its table of ranges is longer than the file");
+  }
+  std::vector<std::byte> table(static_cast<size_t>(count * kRangeBytes));
+  PREPACK_TRY(ReadAt(rest - table.size(), table));
+  auto ranges = std::make_shared<std::vector<Range>>();
+  uint64_t place = 0;
+  uint64_t end = 0;  // of the range before
+  for (size_t i = 0; i < count; ++i) {
+    const Range range{.offset = NumberAt(table, i * kRangeBytes),
+                      .bytes = NumberAt(table, i * kRangeBytes + kNumberBytes),
+                      .place = place};
+    const bool in_order = i == 0 ? range.offset == 0 : range.offset > end;
+    if (!in_order || range.offset > whole || range.bytes > whole - range.offset ||
+        range.bytes > rest - table.size() - place) {
+      return NoHeadersFile(path_, "its ranges overlap, or lie outside of the file");
+    }
+    ranges->push_back(range);
+    place += range.bytes;
+    end = range.offset + range.bytes;
+  }
+  size_ = whole;
+  ranges_ = std::move(ranges);
+  return {};
+}
+
+std::optional<uint64_t> File::PlaceOf(uint64_t offset, uint64_t bytes) const {
+  const auto behind = std::ranges::upper_bound(*ranges_, offset, {}, &Range::offset);
+  const Range& range = *std::prev(behind);  // the first one begins at 0
+  const uint64_t skipped = offset - range.offset;
+  if (skipped > range.bytes || bytes > range.bytes - skipped) return std::nullopt;
+  return range.place + skipped;
+}
+
+Result<File> File::OpenWeights(const std::filesystem::path& path) {
+  const std::filesystem::path headers = HeadersOf(path);
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> here, LookAtLink(path));
+  if (here) return OpenForRead(path);
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> instead, LookAtLink(headers));
+  if (!instead) return OpenForRead(path);
+  PREPACK_TRY_ASSIGN(File file, OpenForRead(headers));
+  PREPACK_TRY(file.ReadRanges());
+  file.path_ = path;
+  return file;
+}
+
+namespace {
+
+// The same bytes in ranges that do not touch.
+ByteRanges Joined(const ByteRanges& ranges) {
+  ByteRanges joined;
+  for (const auto& [offset, bytes] : ranges) {
+    const auto before = joined.empty() ? joined.end() : std::prev(joined.end());
+    if (before == joined.end() || before->first + before->second < offset) {
+      joined.emplace_hint(joined.end(), offset, bytes);
+    } else {
+      before->second = std::max(before->second, offset + bytes - before->first);
+    }
+  }
+  return joined;
+}
+
+Status AppendRange(const File& file, uint64_t offset, uint64_t bytes, TextFile& out) {
+  std::string piece;
+  for (uint64_t done = 0; done < bytes; done += piece.size()) {
+    piece.resize(static_cast<size_t>(std::min<uint64_t>(kCopyBytes, bytes - done)));
+    PREPACK_TRY(file.ReadAt(offset + done, std::as_writable_bytes(std::span(piece))));
+    out.Append(piece);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status WriteHeadersFile(const File& file, const ByteRanges& ranges) {
+  const std::filesystem::path path = HeadersOf(file.path());
+  const std::filesystem::path partial = PartialSibling(path);
+  if (const int result = posix::RemoveTree(partial); result < 0) {
+    return SystemError(partial.string(), "cannot remove it", -result);
+  }
+  PREPACK_TRY_ASSIGN(TextFile out, TextFile::Create(partial));
+  const ByteRanges joined = Joined(ranges);
+  std::string end;
+  for (const auto& [offset, bytes] : joined) {
+    PREPACK_TRY(AppendRange(file, offset, bytes, out));
+    AppendNumber(end, offset);
+    AppendNumber(end, bytes);
+  }
+  end += kRangesMark;
+  AppendNumber(end, joined.size());
+  AppendNumber(end, file.size());
+  out.Append(end);
+  PREPACK_TRY(out.Finish());
+  const int result = posix::Rename(partial, path);
+  if (result < 0) return SystemError(path.string(), "cannot rename a file to it", -result);
+  return SyncFolder(path.parent_path());
+}
+
+Status File::NotHere(uint64_t offset, uint64_t bytes) const {
+  return Unsupported(path_.string(), "headers only: the data of its tensors is not here")
+      .Found(fmt::format("no bytes {} to {} of {}", offset, offset + bytes, size_))
+      .Hint("Download the model, or ask what headers can tell: plan, inspect, check --headers, "
+            "diff --headers, doctor");
+}
+
 Result<File> File::OpenForUpdate(const std::filesystem::path& path) {
   return Open(path, O_RDWR);
 }
@@ -115,19 +265,37 @@ Result<File> File::CreateNew(const std::filesystem::path& path) {
   return File(fd, path, 0);
 }
 
+Status File::EndedEarly(uint64_t found, uint64_t offset, uint64_t expected) const {
+  return Malformed(path_.string(), "the file ended early")
+      .Found(fmt::format("{} bytes at offset {}", found, offset))
+      .Expected(fmt::format("{} bytes", expected))
+      .Hint("It is truncated, or it changed while prepack read it");
+}
+
 Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
+  NotedRanges& noted = NotedRanges::OfProcess();
+  if (!headers_only()) {
+    if (noted.mode() == NotedRanges::Mode::kRead) noted.Note(path_, offset, out.size());
+    return FillAt(offset, out);
+  }
+  if (offset > size_ || out.size() > size_ - offset) return EndedEarly(offset < size_ ? size_ - offset : 0, offset, out.size());
+  const std::optional<uint64_t> place = PlaceOf(offset, out.size());
+  if (place) return FillAt(*place, out);
+  if (noted.mode() != NotedRanges::Mode::kMissing || !noted.Note(path_, offset, out.size())) {
+    return NotHere(offset, out.size());
+  }
+  std::ranges::fill(out, std::byte{0});
+  return {};
+}
+
+Status File::FillAt(uint64_t offset, std::span<std::byte> out) const {
   // No file has bytes past what off_t can say; the kernel would call such a range invalid.
   const bool is_possible = out.size() <= kMaxOffset && offset <= kMaxOffset - out.size();
   size_t done = 0;
   while (done < out.size()) {
     const ssize_t count = is_possible ? posix::ReadSome(fd_, offset + done, out.subspan(done)) : 0;
     if (count < 0) return SystemError(path_.string(), "cannot read it", static_cast<int>(-count));
-    if (count == 0) {
-      return Malformed(path_.string(), "the file ended early")
-          .Found(fmt::format("{} bytes at offset {}", done, offset))
-          .Expected(fmt::format("{} bytes", out.size()))
-          .Hint("It is truncated, or it changed while prepack read it");
-    }
+    if (count == 0) return EndedEarly(done, offset, out.size());
     done += static_cast<size_t>(count);
   }
   return {};
@@ -137,7 +305,10 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   // One system call costs about as much as copying this many bytes.
   constexpr uint64_t kWorthACall = uint64_t{16} * 1024;
   if (runs.runs == 1 || runs.stride == runs.run_bytes) return ReadAt(runs.offset, out);
-  if (runs.run_bytes >= kWorthACall) {
+  // What is mapped cannot be noted.
+  const bool by_calls =
+      headers_only() || NotedRanges::OfProcess().mode() == NotedRanges::Mode::kRead;
+  if (runs.run_bytes >= kWorthACall || by_calls) {
     for (uint64_t run = 0; run < runs.runs; ++run) {
       PREPACK_TRY(ReadAt(runs.offset + run * runs.stride,
                          out.subspan(run * runs.run_bytes, runs.run_bytes)));
@@ -172,6 +343,7 @@ Status VisitMapping(const std::filesystem::path& path, const Mapping& mapping, u
 
 // Null where there are no bytes.
 Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes) const {
+  if (headers_only()) return NotHere(offset, bytes);
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))

@@ -19,6 +19,7 @@
 #include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 #include "prepack/io/mapping.h"
+#include "prepack/io/noted_ranges.h"
 
 namespace prepack {
 
@@ -57,6 +58,10 @@ class File {
   // Opens an existing regular file for reading; a folder, FIFO or device is kMalformed (and is
   // never waited for).
   static Result<File> OpenForRead(const std::filesystem::path& path);
+  // The same for a file of weights, of which perhaps only the beginning is here: if there is no
+  // such file, `path` with kHeadersSuffix is opened in its place (see below). It has the size
+  // of the whole file; reading beyond what is there is kUnsupported, "headers only".
+  static Result<File> OpenWeights(const std::filesystem::path& path);
   // Creates a new file for writing (and reading back), with the permissions that the umask leaves
   // of 0666; an existing file is an error.
   static Result<File> CreateNew(const std::filesystem::path& path);
@@ -70,6 +75,10 @@ class File {
   const std::filesystem::path& path() const { return path_; }
   // Size when the file was opened, or as set by Allocate.
   uint64_t size() const { return size_; }
+  // Are only headers here, and perhaps some ranges?
+  bool headers_only() const { return ranges_ != nullptr; }
+  // How many bytes from the start are here.
+  uint64_t present() const { return headers_only() ? ranges_->front().bytes : size_; }
 
   // Fills `out` from `offset`; anything short of that is an error which says how many bytes are
   // missing.
@@ -102,12 +111,41 @@ class File {
   File(int fd, std::filesystem::path path, uint64_t size);
   static Result<File> Open(const std::filesystem::path& path, int access);
   Result<std::shared_ptr<const Mapping>> Map(uint64_t offset, uint64_t bytes) const;
+  // Of a file of headers: takes the table of ranges from its end.
+  Status ReadRanges();
+  // Where it has these bytes; nothing: it has them not.
+  std::optional<uint64_t> PlaceOf(uint64_t offset, uint64_t bytes) const;
+  Status EndedEarly(uint64_t found, uint64_t offset, uint64_t expected) const;
+  Status NotHere(uint64_t offset, uint64_t bytes) const;
+  Status FillAt(uint64_t offset, std::span<std::byte> out) const;
 
   int fd_ = -1;
   std::filesystem::path path_;
   uint64_t size_ = 0;
+  struct Range {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    uint64_t place = 0;  // in the file of headers
+  };
+  std::shared_ptr<const std::vector<Range>> ranges_;  // null: the file is whole
   uint64_t number_ = 0;  // of this open file in the process, see io/mapping.h
 };
+
+// Of a file NAME of weights that is somewhere else, "NAME.headers" holds some ranges, the header
+// first:
+//
+//     the bytes of range 1, range 2, … of NAME; range 1 begins at its start
+//     for each range: u64 offset in NAME, u64 bytes; ascending, and apart from each other
+//     "PREPACKH", u64 the number of ranges, u64 the size of NAME
+//
+// All numbers are little-endian. So it has neither the name nor the size nor the content of a whole
+// file, and no program takes it for one. `prepack-remote` writes such files, and `convert
+// --consume` leaves them.
+inline constexpr std::string_view kHeadersSuffix = ".headers";
+
+// Writes ranges of `file`, of which one begins at 0, as a file of headers beside it, and flushes it.
+// It appears whole or not at all; one that is there is replaced.
+Status WriteHeadersFile(const File& file, const ByteRanges& ranges);
 
 // OK when `mode`, that of `path` or of what a link there leads to, is that of a regular file; else
 // the error that opening it would give. It is not opened: of a device that may do something.

@@ -27,6 +27,10 @@ class ConversionObserver {
   // A module, or a tensor that passes through, has been written. From any thread.
   virtual Status ModuleIsWritten(const std::string& module) = 0;
   virtual Status TensorIsWritten(const std::string& tensor) = 0;
+  // What these were made of may go: an error if that has not been judged, or was found bad.
+  virtual Status SourceMayGo() = 0;
+  // A file of the source, by its number, is now here, or only its headers are. Between units.
+  virtual Status SourceFileMoved(size_t file) = 0;
 };
 
 }  // namespace prepack

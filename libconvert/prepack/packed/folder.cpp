@@ -35,8 +35,11 @@ Result<PackedFolder> PackedFolder::OpenUnfinished(const std::filesystem::path& p
 Status PackedFolder::OpenFiles() {
   for (const auto& [name, record] : manifest_.files) {
     std::error_code error;
-    if (!std::filesystem::exists(path_ / name, error)) continue;
-    PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path_ / name));
+    std::filesystem::path headers = path_ / name;
+    headers += kHeadersSuffix;
+    if (!std::filesystem::exists(path_ / name, error) && !std::filesystem::exists(headers, error))
+      continue;
+    PREPACK_TRY_ASSIGN(File file, File::OpenWeights(path_ / name));
     files_.insert_or_assign(name, std::move(file));
   }
   return {};

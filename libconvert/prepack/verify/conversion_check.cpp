@@ -41,6 +41,16 @@ Status ConversionCheck::TensorIsWritten(const std::string& tensor) {
   return verification_ ? verification_->pass().RunTensor(tensors_.at(tensor)) : Status();
 }
 
+Status ConversionCheck::SourceMayGo() {
+  if (verification_) return verification_->CheckSoFar();
+  return Usage("--verify", "this conversion can only be verified when it is complete, with its source")
+      .Hint("Leave out --consume, or --verify");
+}
+
+Status ConversionCheck::SourceFileMoved(size_t file) {
+  return verification_ ? verification_->ReopenSource(file) : Status();
+}
+
 Result<VerifyReport> ConversionCheck::Finish() {
   if (!verification_) return Verify(options_, progress_);
   PREPACK_TRY(folder_->Complete(options_.folder));

@@ -38,6 +38,8 @@ class ConversionCheck final : public ConversionObserver {
   uint64_t bytes() const override { return verification_ ? verification_->bytes() : 0; }
   Status ModuleIsWritten(const std::string& module) override;
   Status TensorIsWritten(const std::string& tensor) override;
+  Status SourceMayGo() override;
+  Status SourceFileMoved(size_t file) override;
 
   // When the output is complete. What the conversion did not write, because an earlier run had, is
   // looked at now. The errors are those of Verify.

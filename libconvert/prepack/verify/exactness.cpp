@@ -273,6 +273,18 @@ Result<PassedTensor> ExactnessCheck::CompareBytes(const TensorRecord& record,
   return tensor;
 }
 
+std::optional<Problem> ExactnessCheck::FirstProblem() const {
+  for (const Module& module : modules_) {
+    if (!module.result.problems.empty()) return module.result.problems.front();
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].problem.empty()) continue;
+    return Problem{"", fmt::format("tensor {}", folder_.manifest().tensors[i].tensor),
+                   tensors_[i].problem};
+  }
+  return std::nullopt;
+}
+
 Result<LevelResult> ExactnessCheck::Finish(unsigned threads, ModuleFigures& figures) {
   const Manifest& manifest = folder_.manifest();
   LevelResult result{.state = LevelState::kPassed};

@@ -58,6 +58,9 @@ class ExactnessCheck {
   Status CompareModule(size_t index, unsigned threads);
   Status CompareTensor(size_t index);
 
+  // Of what has been compared so far; nothing: there is none.
+  std::optional<Problem> FirstProblem() const;
+
   // In the end: what is not of a single module. Sets `exact`, `max_scale_difference` and the states
   // of the modules in `figures`.
   Result<LevelResult> Finish(unsigned threads, ModuleFigures& figures);

@@ -345,6 +345,13 @@ Status GemmCheck::Multiply(size_t index, unsigned threads) {
              : RunModule(packed, *module.record, threads, module.found, module.levels);
 }
 
+std::optional<Problem> GemmCheck::FirstProblem() const {
+  for (const Module& module : modules_) {
+    if (!module.levels.gemm.problems.empty()) return module.levels.gemm.problems.front();
+  }
+  return std::nullopt;
+}
+
 GemmLevels GemmCheck::Finish(ModuleFigures& figures) {
   GemmLevels levels;
   std::vector<const ModuleVerification*> judged;

@@ -135,6 +135,9 @@ class GemmCheck {
   // engine multiplies for one at a time.
   Status Multiply(size_t index, unsigned threads);
 
+  // Of what has been multiplied so far; nothing: there is none.
+  std::optional<Problem> FirstProblem() const;
+
   // In the end: the levels. Sets figures and states of the modules in `figures`.
   GemmLevels Finish(ModuleFigures& figures);
 

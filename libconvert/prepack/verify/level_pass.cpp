@@ -227,6 +227,10 @@ Status LevelPass::RunRest() {
     return RunModule(unit.index, ThreadsOf(unit.index, modules));
   };
   PREPACK_TRY(ParallelFor(units.size(), resources_.threads, run));
+  return RunPostponed();
+}
+
+Status LevelPass::RunPostponed() {
   return ParallelFor(postponed_.count(), resources_.threads, [&](size_t, unsigned) -> Status {
     if (CancellationRequested()) return Interrupted(folder_.path().string());
     const std::optional<size_t> index = postponed_.Take();

@@ -88,6 +88,7 @@ class FirstFailure {
   // Notes a failure that is of the checkpoints, and hands on any other.
   Status NoteOrReturn(size_t unit, Status status);
   Status Take() { return std::move(status_); }
+  const Status& status() const { return status_; }  // while no thread notes any
 
  private:
   std::mutex mutex_;
@@ -153,6 +154,10 @@ class LevelPass {
   Status RunTensor(size_t index);
   // Then: looks at all that have not been looked at, in the order of the folder.
   Status RunRest();
+  // The products that were put off.
+  Status RunPostponed();
+  // The first failure so far.
+  Status failure() const { return exactness_.status().ok() ? gemm_.status() : exactness_.status(); }
   PassFailures TakeFailures() { return {.exactness = exactness_.Take(), .gemm = gemm_.Take()}; }
 
  private:

@@ -56,6 +56,10 @@ class Verification {
   // Looks at modules and tensors. It is there from Prepare on.
   LevelPass& pass() { return *pass_; }
   uint64_t bytes() const { return pass_->bytes(); }
+  // OK if all that has been looked at so far has passed, so that nobody need look at it again.
+  Status CheckSoFar();
+  // See Checkpoint::Reopen; while no module is looked at.
+  Status ReopenSource(size_t file) { return source_ ? source_->Reopen(file) : Status(); }
   // Looks at what is left, and has the levels judge.
   Status Finish();
   // The folder has been completed: its records are compared once more.

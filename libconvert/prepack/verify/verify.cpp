@@ -483,6 +483,17 @@ Status Verification::Prepare() {
   return {};
 }
 
+Status Verification::CheckSoFar() {
+  PREPACK_TRY(pass_->RunPostponed());
+  PREPACK_TRY(unreadable_);
+  PREPACK_TRY(pass_->failure());
+  std::optional<Problem> problem = exactness_ ? exactness_->FirstProblem() : std::nullopt;
+  if (!problem && gemm_) problem = gemm_->FirstProblem();
+  if (!problem) return {};
+  return CheckFailed(problem->where, problem->message)
+      .Hint("The shards that it was made of have not been removed");
+}
+
 Status Verification::Finish() {
   PREPACK_TRY(pass_->RunRest());
   if (integrity_) PREPACK_TRY(FinishIntegrity());

@@ -1,0 +1,31 @@
+#ifndef PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_
+#define PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_
+
+#include <string>
+#include <utility>
+
+#include "prepack/convert/source_flow.h"
+
+namespace prepack::cli {
+
+// Carries files by a command of the shell, in which {file} stands for the name and {path} for the
+// place, each as one word. What the command prints goes to stderr.
+class ShellCarrier final : public FileCarrier {
+ public:
+  // `option` names it in errors: "--fetch".
+  ShellCarrier(std::string option, std::string command)
+      : option_(std::move(option)), command_(std::move(command)) {}
+
+  // kUsage without {file} or {path}.
+  Status Check() const;
+  Status Carry(const std::string& name, const std::filesystem::path& path,
+               const std::atomic<bool>& stop) override;
+
+ private:
+  std::string option_;
+  std::string command_;
+};
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_

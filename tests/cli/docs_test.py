@@ -49,6 +49,9 @@ STAND_INS = {
 # What cannot run here: why, and patterns of whole commands. Options of prepack in them are held against
 # its help all the same.
 NOT_RUN = {
+    "needs a model on a server: tests/integrations/remote_test.py and tests/cli/flow_test.py have one": (
+        r"prepack-remote .*", r"prepack convert .* --(fetch|done) .*", r"pip install 'prepack-llm\[remote\]'",
+    ),
     "packs and installs this build: tests/packaging does": (
         r"cd build/release && cpack", r"cmake --install build/release .*", r"pip install \.",
         r"pip install (prepack_llm-0.*|--find-links .*)", r"tar -xf prepack-.*", r"prepack-0.*", r"apt install \./.*",

@@ -70,6 +70,10 @@ class RemoteTest(harness.ToolTest):
         shutil.copytree(CHECKPOINTS / (checkpoint or name), self.models / name)
         return f"{self.server.url}/{name}"
 
+    def sparse(self, name, **shape):
+        harness.sparse_checkpoint(self.models / name, **shape)
+        return self.models / name
+
     def remote(self, *args, code=0, **environment):
         """The command line, in a process of its own."""
         done = subprocess.run(
@@ -118,7 +122,7 @@ class Headers(RemoteTest):
         self.remote("doctor", a)
 
     def test_few_bytes_of_a_large_model(self):
-        folder = harness.sparse_checkpoint(self.models / "large", shards=6, layers=8, n=65536, k=65536)
+        folder = self.sparse("large", shards=6, layers=8, n=65536, k=65536)
         whole = sum(path.stat().st_size for path in folder.iterdir())
         self.assertGreater(whole, 100e9)
         url = f"{self.server.url}/large"
@@ -294,7 +298,7 @@ class Faults(RemoteTest):
             self.nothing_is_left()
 
     def test_a_shard_that_changes_under_way(self):
-        folder = harness.sparse_checkpoint(self.models / "wide", shards=1, layers=400, n=8192, k=8192)
+        folder = self.sparse("wide", shards=1, layers=400, n=8192, k=8192)
         (shard,) = folder.glob("*.safetensors")
         self.assertGreater(headers_size(folder), 1 << 16)  # two requests
         self.server.faults[shard.name] = [range_server.changes]
@@ -304,7 +308,7 @@ class Faults(RemoteTest):
         self.nothing_is_left()
 
     def test_ignored_ranges_are_not_read_to_the_end(self):
-        folder = harness.sparse_checkpoint(self.models / "wide", shards=1, layers=4, n=32768, k=32768)
+        folder = self.sparse("wide", shards=1, layers=4, n=32768, k=32768)
         (shard,) = folder.glob("*.safetensors")
         self.server.always[shard.name] = range_server.whole
         # The shapes lie behind gigabytes of codes.

@@ -171,6 +171,7 @@ def convert(
     accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, part: Optional[PartOption] = None,
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
+    fetch: Optional[str] = None, ahead: Optional[int] = None, consume: bool = False, done: Optional[str] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> Convert: ...
 def convert(
@@ -179,16 +180,20 @@ def convert(
     accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, part: Optional[PartOption] = None,
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
+    fetch: Optional[str] = None, ahead: Optional[int] = None, consume: bool = False, done: Optional[str] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None, llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
     no_tokenizer: bool = False, trust_remote_code: bool = False,
 ) -> Union[Convert, ConvertGguf]:
-    """Packs a checkpoint into the folder `output`, or the GGUF file, which appears whole or not at all."""
+    """Packs a checkpoint into the folder `output`, or the GGUF file, which appears whole or not at all.
+    `fetch` and `done` are commands of the shell (docs/remote.md); with `consume`, shards of the source
+    are removed when they have been packed."""
     arguments = _Arguments("convert").path(src).value("--output", output)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
     arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer, trust_remote_code)
     arguments.threads(jobs, memory_limit)
     arguments.part(part).flag("--trust-source", trust_source).flag("--resume", resume)
+    arguments.value("--fetch", fetch).value("--ahead", ahead).flag("--consume", consume).value("--done", done)
     arguments.flag("--no-flush", no_flush).flag("--force", force)
     if target == "gguf":
         return run(ConvertGguf, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)

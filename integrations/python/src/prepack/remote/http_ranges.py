@@ -21,6 +21,8 @@ from prepack.remote.entry import Entry
 
 # Of these answers another attempt may be different.
 _BUSY = (429, 500, 502, 503, 504)
+# These say something of the file.
+_FOR_CALLERS = (404, 405, 410, 412, 416, 501)
 _ATTEMPTS = 5
 _FIRST_PAUSE = 0.5  # seconds; twice as long after each attempt
 _LONGEST_PAUSE = 120.0  # a server that asks for more is one that says no
@@ -112,14 +114,14 @@ class HttpFiles:
         try:
             return _OPENER.open(request, timeout=_TIMEOUT)
         except urllib.error.HTTPError as error:
-            with error:
-                if error.code in _BUSY:
-                    raise _TryAgain(f"status {error.code}", _asked_pause(error.headers)) from None
-                if error.code in (404, 405, 410, 412, 416, 501):
-                    return error
-                hint = "Is a login or a token needed?" if error.code in (401, 403) else None
-                raise SystemFailedError("the server refuses", where=url, found=f"status {error.code}",
-                                        hint=hint) from None
+            if error.code in _FOR_CALLERS:
+                return error
+            error.close()
+            if error.code in _BUSY:
+                raise _TryAgain(f"status {error.code}", _asked_pause(error.headers)) from None
+            hint = "Is a login or a token needed?" if error.code in (401, 403) else None
+            raise SystemFailedError("the server refuses", where=url, found=f"status {error.code}",
+                                    hint=hint) from None
 
     def _look(self, url: str) -> Optional[Entry]:
         answer = self._open(url, "HEAD", {})

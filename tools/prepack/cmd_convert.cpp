@@ -225,7 +225,8 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
       {.examples = "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
                    "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
                    "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
-       .notes = "prepack never changes the source, unless --consume asks for it. The output appears whole or not at all."});
+       .notes = "prepack never changes the source, unless --consume asks for it. The output "
+                "appears whole or not at all."});
   command->add_option("SRC", options->source, kCheckpointArgument)->required();
   command->add_option("-o,--output", options->output, "Output folder; for gguf, the file")
       ->required()

@@ -75,7 +75,8 @@ void StopWithParent() {
 }
 
 // What prepack-remote asks for: the file for the ranges that a command wants of files of which only
-// headers are here. Null if nobody asks, or if the command writes a model: it would be one of zeros.
+// headers are here. Null if nobody asks, or if the command writes a model: it would be one of
+// zeros.
 const char* FileForWantedRanges(std::span<char* const> arguments) {
   constexpr std::array<std::string_view, 5> kReading = {"plan", "inspect", "check", "diff",
                                                         "doctor"};

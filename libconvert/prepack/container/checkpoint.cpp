@@ -181,8 +181,8 @@ Result<Listing> ListFolder(const fs::path& folder) {
     Classify(WithoutHeadersSuffix(std::move(name)), listing);
   }
   // One that has arrived still has its headers beside it.
-  for (std::vector<std::string>* found : {&listing.shards, &listing.other_weights,
-                                          &listing.left_out}) {
+  for (std::vector<std::string>* found :
+       {&listing.shards, &listing.other_weights, &listing.left_out}) {
     std::ranges::sort(*found);
     found->erase(std::ranges::unique(*found).begin(), found->end());
   }

@@ -60,6 +60,7 @@ class Conversion {
   Status BeginObserving();
   Status StartJournal(const OutputFolder& folder);
   Status OpenShard(size_t index);
+  Status CheckSourceOfFinished() const;
   Status TakeSideFiles();
   Status FillInBatches();
   Status FlushBatch();
@@ -142,7 +143,22 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   if (status.ok()) {
     status = CheckSources(checkpoint_, plan_, shards_, threads_, progress_, finished_);
   }
+  if (status.ok() && options_.observer != nullptr) status = CheckSourceOfFinished();
   return status.ok() ? TakeSideFiles() : status;
+}
+
+// What an earlier run has finished and consumed is there for nobody to look at.
+Status Conversion::CheckSourceOfFinished() const {
+  for (const auto& [unit, done] : finished_) {
+    for (const StoredTensor* tensor : SourcesOf(checkpoint_, plan_, shards_.units[unit])) {
+      const CheckpointFile& file = checkpoint_.files()[tensor->file];
+      if (!file.file.headers_only()) continue;
+      return Usage("--verify", "an earlier run has consumed what some modules were made of")
+          .Found(fmt::format("only headers of {}", file.name))
+          .Hint("Go on without --verify. If that run had it, they have been judged");
+    }
+  }
+  return {};
 }
 
 // Done before the weights: hours later, these files may belong to another revision.
@@ -364,10 +380,20 @@ Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoi
   return report;
 }
 
+// The headers that stay of a shard need what is read of it up to the plan: the next run plans
+// again.
+struct ReadingsNoted {
+  ReadingsNoted() { NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kRead); }
+  ~ReadingsNoted() { NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kNothing); }
+  ReadingsNoted(const ReadingsNoted&) = delete;
+  ReadingsNoted& operator=(const ReadingsNoted&) = delete;
+};
+
 Status CheckFlow(const ConvertOptions& options) {
   const FlowOptions& flow = options.flow;
   if ((flow.consume || flow.done != nullptr) && !options.flush) {
-    return Usage("--no-flush", "what was given away, or is to be removed, must be on the disk first")
+    return Usage("--no-flush",
+                 "what was given away, or is to be removed, must be on the disk first")
         .Hint("Leave it out with --consume and --done");
   }
   if (options.part.IsWhole() || !flow.MovesSource()) return {};
@@ -386,15 +412,14 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
   PREPACK_TRY(CheckFlow(options));
-  // The headers that stay of a shard need what is read of it from here to the plan.
-  NotedRanges& noted = NotedRanges::OfProcess();
-  if (options.flow.consume) noted.SetMode(NotedRanges::Mode::kRead);
+  std::optional<ReadingsNoted> noted;
+  if (options.flow.consume) noted.emplace();
   PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
                      ReadSourceModel(checkpoint, options.plan.accepted));
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));
   PREPACK_TRY(CheckPlan(plan));
-  noted.SetMode(NotedRanges::Mode::kNothing);
+  noted.reset();
   const MemoryNeed need{.shared = 0, .per_thread = plan.PeakMemory(1)};
   PREPACK_TRY_ASSIGN(const unsigned threads,
                      ThreadsWithin(need, options.jobs, options.memory_limit, "converted"));

@@ -456,9 +456,8 @@ Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const Output
   const auto is_gone = [&](const StoredTensor& tensor) {
     return checkpoint.files()[tensor.file].file.headers_only();
   };
-  std::erase_if(notes, [&](const SourceNote& note) {
-    return is_gone(checkpoint.tensors()[note.tensor]);
-  });
+  std::erase_if(notes,
+                [&](const SourceNote& note) { return is_gone(checkpoint.tensors()[note.tensor]); });
   for (const SourceNote& note : notes) tensors.insert(&checkpoint.tensors()[note.tensor]);
   TensorHashes hashes(checkpoint);
   PREPACK_TRY(HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes));

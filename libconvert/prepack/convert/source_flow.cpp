@@ -64,7 +64,8 @@ Status SourceFlow::LockSource() {
     return Usage(checkpoint_.path().string(), "shards come and go in a folder")
         .Expected("the folder of a checkpoint");
   }
-  if (folder_fd_ < 0) return SystemError(checkpoint_.path().string(), "cannot open it", -folder_fd_);
+  if (folder_fd_ < 0)
+    return SystemError(checkpoint_.path().string(), "cannot open it", -folder_fd_);
   if (posix::TryLock(folder_fd_) != -EWOULDBLOCK) return {};
   return Usage(checkpoint_.path().string(), "another prepack fetches or removes its shards")
       .Hint("Wait until it is done, or give each run a folder of headers of its own");
@@ -169,7 +170,8 @@ Status SourceFlow::RemovePartials() const {
   return {};
 }
 
-// A shard that a power failure has spoilt must not look whole: it is flushed before it has its name.
+// A shard that a power failure has spoilt must not look whole: it is flushed before it has its
+// name.
 Status SourceFlow::FetchShard(size_t file) {
   const fs::path path = PathOf(file);
   const fs::path partial = PartialOf(file);
@@ -220,8 +222,7 @@ Status SourceFlow::Await(size_t batch, const std::string& output) {
     PREPACK_TRY(TakeArrived());
     const auto is_missing = [&](size_t file) {
       const Shard& shard = shards_[file];
-      return shard.first_batch <= batch && batch <= shard.last_batch &&
-             shard.state != State::kHere;
+      return shard.first_batch <= batch && batch <= shard.last_batch && shard.state != State::kHere;
     };
     // Without --fetch, reading them says what is wrong.
     if (options_.fetch == nullptr || std::ranges::none_of(order_, is_missing)) return {};

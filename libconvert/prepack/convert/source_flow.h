@@ -11,7 +11,8 @@
 // find out what is left.
 //
 // A shard is fetched beside its place, flushed, and renamed. It must have the size and the header
-// that the plan was made from. If a run ends at any moment, each shard is there, or its headers are.
+// that the plan was made from. If a run ends at any moment, each shard is there, or its headers
+// are.
 
 #include <atomic>
 #include <condition_variable>
@@ -110,9 +111,9 @@ class SourceFlow {
   const Part& part_;
   Checkpoint& checkpoint_;
   ConversionObserver* observer_;
-  int folder_fd_ = -1;  // locked
+  int folder_fd_ = -1;                        // locked
   std::vector<std::vector<size_t>> batches_;  // units, ascending
-  std::vector<size_t> order_;                 // files that are needed, in the order of their batches
+  std::vector<size_t> order_;  // files that are needed, in the order of their batches
 
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;

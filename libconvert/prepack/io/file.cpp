@@ -251,8 +251,9 @@ Status WriteHeadersFile(const File& file, const ByteRanges& ranges) {
 Status File::NotHere(uint64_t offset, uint64_t bytes) const {
   return Unsupported(path_.string(), "headers only: the data of its tensors is not here")
       .Found(fmt::format("no bytes {} to {} of {}", offset, offset + bytes, size_))
-      .Hint("Download the model, or ask what headers can tell: plan, inspect, check --headers, "
-            "diff --headers, doctor");
+      .Hint(
+          "Download the model, or ask what headers can tell: plan, inspect, check --headers, "
+          "diff --headers, doctor");
 }
 
 Result<File> File::OpenForUpdate(const std::filesystem::path& path) {
@@ -278,7 +279,8 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
     if (noted.mode() == NotedRanges::Mode::kRead) noted.Note(path_, offset, out.size());
     return FillAt(offset, out);
   }
-  if (offset > size_ || out.size() > size_ - offset) return EndedEarly(offset < size_ ? size_ - offset : 0, offset, out.size());
+  if (offset > size_ || out.size() > size_ - offset)
+    return EndedEarly(offset < size_ ? size_ - offset : 0, offset, out.size());
   const std::optional<uint64_t> place = PlaceOf(offset, out.size());
   if (place) return FillAt(*place, out);
   if (noted.mode() != NotedRanges::Mode::kMissing || !noted.Note(path_, offset, out.size())) {

@@ -143,8 +143,8 @@ class File {
 // --consume` leaves them.
 inline constexpr std::string_view kHeadersSuffix = ".headers";
 
-// Writes ranges of `file`, of which one begins at 0, as a file of headers beside it, and flushes it.
-// It appears whole or not at all; one that is there is replaced.
+// Writes ranges of `file`, of which one begins at 0, as a file of headers beside it, and flushes
+// it. It appears whole or not at all; one that is there is replaced.
 Status WriteHeadersFile(const File& file, const ByteRanges& ranges);
 
 // OK when `mode`, that of `path` or of what a link there leads to, is that of a regular file; else

@@ -43,7 +43,8 @@ Status ConversionCheck::TensorIsWritten(const std::string& tensor) {
 
 Status ConversionCheck::SourceMayGo() {
   if (verification_) return verification_->CheckSoFar();
-  return Usage("--verify", "this conversion can only be verified when it is complete, with its source")
+  return Usage("--verify",
+               "this conversion can only be verified when it is complete, with its source")
       .Hint("Leave out --consume, or --verify");
 }
 

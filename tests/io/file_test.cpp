@@ -53,6 +53,36 @@ TEST_CASE("a file can be read back at any offset") {
   CHECK(ReadString(again, 11, 0).empty());
 }
 
+TEST_CASE("a file of headers has its ranges, and the size of the whole") {
+  const TempFolder folder;
+  RequireOk(WriteTextFile(folder / "a", "0123456789abcdef"));
+  const File whole = Value(File::OpenForRead(folder / "a"));
+  // Ranges that touch or overlap become one.
+  RequireOk(WriteHeadersFile(whole, {{0, 3}, {2, 2}, {4, 1}, {8, 2}}));
+  CHECK(ReadString(Value(File::OpenWeights(folder / "a")), 10, 6) == "abcdef");
+
+  std::filesystem::remove(folder / "a");
+  const File file = Value(File::OpenWeights(folder / "a"));
+  CHECK(file.path() == folder / "a");
+  CHECK(file.size() == 16);
+  CHECK(file.headers_only());
+  CHECK(file.present() == 5);
+  CHECK(ReadString(file, 0, 5) == "01234");
+  CHECK(ReadString(file, 8, 2) == "89");
+  CHECK(ReadString(file, 16, 0).empty());
+  std::vector<std::byte> out(2);
+  for (const uint64_t offset : {4, 5, 7, 9, 14}) {
+    INFO(offset);
+    CheckError(file.ReadAt(offset, out), ErrorKind::kUnsupported, "headers only");
+    CheckError(file.VisitAt(offset, 2, [](const std::byte*) {}), ErrorKind::kUnsupported,
+               "headers only");
+  }
+  CheckError(file.Pin(0, 2).status(), ErrorKind::kUnsupported, "headers only");
+  // Nothing of the table at its end is taken for the model.
+  CheckError(file.ReadAt(15, out), ErrorKind::kMalformed, "the file ended early");
+  CheckError(file.ReadAt(UINT64_MAX, out), ErrorKind::kMalformed, "the file ended early");
+}
+
 TEST_CASE("a read past the end says how much there was") {
   const TempFolder folder;
   RequireOk(WriteTextFile(folder / "a", "0123456789"));

@@ -59,6 +59,7 @@ class Wheel(installed.InstalledTest):
         version = re.search(r'^version = "(.*)"', plugin, re.MULTILINE)[1]
         self.assertRegex(metadata, rf"Requires-Dist: prepack-vllm>={re.escape(version)}; .*extra ==")
         self.assertIn("Requires-Dist: numpy>=1.24\n", metadata)
+        self.assertRegex(metadata, r"Requires-Dist: fsspec>=.*; extra == .remote")
         self.assertIn("Requires-Python: >=3.9\n", metadata)
 
     def check_package(self, environment):
@@ -75,6 +76,8 @@ class Wheel(installed.InstalledTest):
             env={"PREPACK_TOOL": "", "PYTHONPATH": "", "PATH": "/usr/bin:/bin"},
         )
         self.assertEqual(printed.split(), [str(environment / "bin" / "prepack"), "7", "numpy"])
+        usage = self.run_command(environment / "bin" / "prepack-remote", "--help", env={"PYTHONPATH": ""})
+        self.assertIn("prepack-remote plan hf://", usage)
         # pip install --target: the folder has neither environment nor scripts.
         target = self.scratch / "apps/mine"
         other = self.scratch / "bin/prepack"  # where pip's notes point then

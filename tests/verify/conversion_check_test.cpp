@@ -93,6 +93,8 @@ class Saboteur final : public ConversionObserver {
     Damage(tensor);
     return observer_.TensorIsWritten(tensor);
   }
+  Status SourceMayGo() override { return observer_.SourceMayGo(); }
+  Status SourceFileMoved(size_t file) override { return observer_.SourceFileMoved(file); }
 
  private:
   void Damage(const std::string& name) const {
@@ -145,6 +147,32 @@ TEST_CASE("a tensor that passes through is compared on the way") {
   CHECK(report.level(Level::kGemm).state == LevelState::kPassed);
 }
 
+TEST_CASE("what an output fails by is not consumed") {
+  const std::string victim =
+      GENERATE(std::string(kDownProj), std::string("model.layers.0.input_layernorm.weight"));
+  TempFolder temp;
+  ConvertOptions conversion =
+      ConversionOf({.fixture = "ct-w4a16-g32-asym", .target = "vllm-cpu"}, temp / "out");
+  fs::copy(conversion.source, temp / "source");
+  conversion.source = temp / "source";
+  conversion.flow.consume = true;
+  const VerifyOptions verification = VerificationOf(conversion);
+  Progress progress;
+  ConversionCheck check(verification, progress);
+  Saboteur saboteur(check, victim);
+  conversion.observer = &saboteur;
+  CheckError(Convert(conversion, progress).status(), ErrorKind::kCheckFailed, victim);
+  CHECK(fs::exists(temp / "source/model.safetensors"));
+  CHECK(!fs::exists(temp / "out"));
+
+  ConversionCheck sound(verification, progress);
+  conversion.observer = &sound;
+  Value(Convert(conversion, progress));
+  CHECK(Value(sound.Finish()).Verdict() == LevelState::kPassed);
+  CHECK(!fs::exists(temp / "source/model.safetensors"));
+  CHECK(fs::exists(temp / "source/model.safetensors.headers"));
+}
+
 TEST_CASE("what an earlier run has written is verified in the end") {
   TempFolder temp;
   ConvertOptions conversion =
@@ -160,6 +188,8 @@ TEST_CASE("what an earlier run has written is verified in the end") {
       return ++written_ < 4 ? Status() : Interrupted(module);
     }
     Status TensorIsWritten(const std::string& /*tensor*/) override { return {}; }
+    Status SourceMayGo() override { return {}; }
+    Status SourceFileMoved(size_t /*file*/) override { return {}; }
 
    private:
     int written_ = 0;

@@ -97,7 +97,7 @@ class FlowTest(harness.ToolTest):
         ours, theirs = harness.manifest(self.out), harness.manifest(self.expected(target))
         for manifest in (ours, theirs):
             manifest["source"].pop("path", None)
-            manifest.pop("xxh3_128", None)
+            manifest.pop("manifest_xxh3_128")
         self.assertEqual(ours, theirs)
         self.assertEqual(sorted(os.listdir(self.out)), sorted(os.listdir(self.expected(target))))
 
@@ -195,7 +195,7 @@ class Fetch(FlowTest):
             self.assertEqual(list(source.glob("*.safetensors")), [])
         self.run_ok("merge", self.out)
         self.assertEqual(harness.hashes(self.out), harness.hashes(self.expected()))
-        self.run_ok("verify", self.out, "--source", self.model, "--skip", "gemm")
+        self.run_ok("verify", self.out, "--source", self.model)
 
     def test_another_run_with_the_same_source(self):
         leave_headers(self.model, self.source)
@@ -233,7 +233,7 @@ class Fetch(FlowTest):
                 before = f"echo >> {count}; test $(wc -l < {count}) -ge {1 + kill // 4} && (sleep {delay}; kill -{int(number)} $PPID)"
                 done = self.run_tool("convert", self.source, "-o", self.out, "-t", "vllm-cpu", *options,
                                      "--fetch", self.fetch(before + "; true"))
-                self.assertIn(done.returncode, (0, 143, -9), done.stderr)
+                self.assertIn(done.returncode, (0, 143, -9, -15), done.stderr)
                 count.unlink(missing_ok=True)
                 # Each shard is here, or its headers are.
                 for shard in self.model.glob("*.safetensors"):
@@ -265,7 +265,7 @@ class Consume(FlowTest):
                     again = self.run_tool("plan", self.source, "-t", target, "--json")
                     self.assertEqual(json.loads(again.stdout), json.loads(planned.stdout), (name, target))
                     self.assertIn("complete already", self.convert("--consume", "--resume", target=target).stdout)
-                    self.run_ok("verify", self.out, "--source", CHECKPOINTS / name, "--skip", "gemm")
+                    self.run_ok("verify", self.out, "--source", CHECKPOINTS / name)
                     shutil.rmtree(self.out)
                 shutil.rmtree(self.source)
 
@@ -298,9 +298,9 @@ class Consume(FlowTest):
     def test_what_fails_verification_stays(self):
         """A source that the second decoder reads otherwise: its scales are not finite."""
         shutil.copytree(self.model, self.source)
-        path = self.source / "model-00003-of-00003.safetensors"
+        path, name = next((path, name) for path in sorted(self.source.glob("*.safetensors"))
+                          for name in harness.read_header(path)[0] if name.endswith("weight_scale"))
         header, start = harness.read_header(path)
-        name = next(name for name in header if name.endswith("weight_scale"))
         data = bytearray(path.read_bytes())
         at = start + header[name]["data_offsets"][0]
         data[at : at + 2] = struct.pack("<H", 0x7FC0)

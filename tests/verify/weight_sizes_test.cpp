@@ -27,7 +27,7 @@ std::vector<Problem> Notes(float factor) {
   const OpenedModel opened = MustOpen(folder.path());
   Measurements all;
   LevelResult level;
-  RequireOk(NoteWeightSizes(opened.model, all, level));
+  RequireOk(NoteWeightSizes(opened.model, {}, all, level));
   return level.notes;
 }
 
@@ -48,7 +48,7 @@ TEST_CASE("no real checkpoint has weights of another size") {
     const OpenedModel opened = MustOpen(entry.path());
     Measurements all;
     LevelResult level;
-    RequireOk(NoteWeightSizes(opened.model, all, level));
+    RequireOk(NoteWeightSizes(opened.model, {}, all, level));
     CHECK(level.notes.empty());
   }
 }

@@ -25,6 +25,7 @@ struct DiffCommand {
   std::string b;
   std::string module;
   std::string html;
+  bool headers = false;
   std::vector<std::string> accepted;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
@@ -126,6 +127,7 @@ ExitCodeValue RunDiff(const DiffCommand& options) {
   ProgressDisplay display(options.common);
   const Result<DiffReport> report = Diff({.a = options.a,
                                           .b = options.b,
+                                          .headers = options.headers,
                                           .module = options.module,
                                           .jobs = options.jobs,
                                           .memory_limit = options.memory_limit,
@@ -160,9 +162,12 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
        .notes =
            "Modules are identical (same steps, same scales), equal (within one rounding of\n"
            "the dtype of the scales) or different; other tensors are identical or different.\n"
+           "With --headers, weights are \"not compared\".\n"
            "Exit codes: 0 all identical or equal; 1 something differs or is on one side only."});
   command->add_option("A", options->a, kCheckpointArgument)->required();
   command->add_option("B", options->b, kCheckpointArgument)->required();
+  command->add_flag("--headers", options->headers,
+                    "Compare names, shapes and dtypes only, and read no weights");
   command->add_option("--module", options->module, "Compare one quantized module")
       ->type_name("NAME");
   command->add_option("--html", options->html, "Write the report as one self-contained page")

@@ -168,6 +168,12 @@ DiffSide Describe(const StoredTensor& tensor) {
   return {.description = std::string(DTypeName(tensor.dtype)), .shape = tensor.shape};
 }
 
+DiffVerdict VerdictOfHeaders(const StoredTensor& a, const StoredTensor& b) {
+  if (a.shape != b.shape) return DiffVerdict::kShapeDiffers;
+  const bool comparable = a.dtype == b.dtype || (IsFloat(a.dtype) && IsFloat(b.dtype));
+  return comparable ? DiffVerdict::kNotCompared : DiffVerdict::kDifferent;
+}
+
 class Differ {
  public:
   Differ(const DiffOptions& options, Side a, Side b)
@@ -185,9 +191,8 @@ class Differ {
                        ThreadsWithin(Need(), options_.jobs, options_.memory_limit, "compared"));
     threads_ = threads;
     progress.Begin("comparing", WorkBytes());
-    Status status = CompareModules(progress);
-    if (status.ok()) status = CompareAllTensors(progress);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CompareModules(progress));
+    if (!options_.headers) PREPACK_TRY(CompareAllTensors(progress));
     return std::move(report_);
   }
 
@@ -212,6 +217,8 @@ class Differ {
         diff.verdict = a ? DiffVerdict::kOnlyInA : DiffVerdict::kOnlyInB;
       } else if (diff.a->shape != diff.b->shape) {
         diff.verdict = DiffVerdict::kShapeDiffers;
+      } else if (options_.headers) {
+        diff.verdict = DiffVerdict::kNotCompared;
       } else {
         AppendStripes(comparisons_.size(), a->n(), a->k(), stripes_);
         comparisons_.emplace_back(*a, *b);
@@ -242,6 +249,8 @@ class Differ {
       if (b != nullptr) diff.b = Describe(*b);
       if (a == nullptr || b == nullptr) {
         diff.differences.verdict = a != nullptr ? DiffVerdict::kOnlyInA : DiffVerdict::kOnlyInB;
+      } else if (options_.headers) {
+        diff.differences.verdict = VerdictOfHeaders(*a, *b);
       }
       report_.tensors.push_back(std::move(diff));
     }

@@ -37,6 +37,7 @@ Result<TensorDifferences> CompareTensors(const Checkpoint& a, const StoredTensor
 struct DiffOptions {
   std::filesystem::path a;
   std::filesystem::path b;
+  bool headers = false;       // compare names, shapes and dtypes only; weights are not read
   std::string module;         // empty: all; else only this module, and the tensors MODULE.*
   unsigned jobs = 0;          // threads; 0: one per CPU
   uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none

@@ -128,15 +128,19 @@ std::string_view DiffVerdictName(DiffVerdict verdict) {
       return "only in A";
     case DiffVerdict::kOnlyInB:
       return "only in B";
+    case DiffVerdict::kNotCompared:
+      return "not compared";
   }
   return "";
 }
 
 bool IsSame(DiffVerdict verdict) {
-  return verdict == DiffVerdict::kIdentical || verdict == DiffVerdict::kEqual;
+  return verdict == DiffVerdict::kIdentical || verdict == DiffVerdict::kEqual ||
+         verdict == DiffVerdict::kNotCompared;
 }
 
 Tone ToneOf(DiffVerdict verdict) {
+  if (verdict == DiffVerdict::kNotCompared) return Tone::kUnsure;
   return IsSame(verdict) ? Tone::kGood : Tone::kBad;
 }
 

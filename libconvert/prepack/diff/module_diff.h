@@ -66,6 +66,8 @@ bool IsFloatMatrix(const StoredTensor& tensor);
 //               coarser of the two stored scale dtypes can do (2^-8 for bf16, 2^-11 for f16, 2^-24
 //               for f32) plus 2^-23 for the two products in f32
 //   different   otherwise
+//
+// Of headers alone, modules of one shape are "not compared".
 
 enum class DiffVerdict : uint8_t {
   kIdentical,
@@ -74,10 +76,11 @@ enum class DiffVerdict : uint8_t {
   kShapeDiffers,
   kOnlyInA,
   kOnlyInB,
+  kNotCompared,
 };
 
 std::string_view DiffVerdictName(DiffVerdict verdict);  // "identical", …, "only in B"
-// kIdentical or kEqual.
+// kIdentical or kEqual; or nobody asked for more than headers, which agree.
 bool IsSame(DiffVerdict verdict);
 Tone ToneOf(DiffVerdict verdict);
 

@@ -20,9 +20,10 @@
 namespace prepack {
 namespace {
 
-constexpr std::array kVerdicts = {DiffVerdict::kIdentical, DiffVerdict::kEqual,
-                                  DiffVerdict::kDifferent, DiffVerdict::kShapeDiffers,
-                                  DiffVerdict::kOnlyInA,   DiffVerdict::kOnlyInB};
+constexpr std::array kVerdicts = {DiffVerdict::kIdentical,  DiffVerdict::kEqual,
+                                  DiffVerdict::kDifferent,  DiffVerdict::kShapeDiffers,
+                                  DiffVerdict::kOnlyInA,    DiffVerdict::kOnlyInB,
+                                  DiffVerdict::kNotCompared};
 
 template <typename Items, typename VerdictOf>
 std::string CountsText(const Items& items, VerdictOf verdict_of) {

@@ -281,6 +281,7 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
   }
   if (offset > size_ || out.size() > size_ - offset)
     return EndedEarly(offset < size_ ? size_ - offset : 0, offset, out.size());
+  if (out.empty()) return {};
   const std::optional<uint64_t> place = PlaceOf(offset, out.size());
   if (place) return FillAt(*place, out);
   if (noted.mode() != NotedRanges::Mode::kMissing || !noted.Note(path_, offset, out.size())) {

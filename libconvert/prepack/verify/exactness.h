@@ -106,7 +106,13 @@ class ExactnessCheck {
 // weights does not depend on it: notes modules whose weights are far too large or small for any
 // working model (check/judgement.h), by a few output channels of each. Errors are those of
 // the readers.
-Status NoteWeightSizes(const QuantizedModel& model, Measurements& measured, LevelResult& result);
+// `known`: sizes that were measured before, of modules whose source may be gone.
+using WeightSizes = std::map<const QuantizedLinear*, double>;
+Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
+                       Measurements& measured, LevelResult& result);
+// Measures those that are not known, of modules whose tensors are all here.
+Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
+                          WeightSizes& known);
 
 // What exactness asks beyond the bytes of modules and tensors: the manifest must name this source,
 // by the hashes of its tensors, and the roundings that were made; nothing of the source may be

@@ -38,28 +38,57 @@ namespace {
 // Enough rows to notice a factor of a thousand.
 constexpr uint64_t kSampledRows = 8;
 
+uint64_t SampledRows(const QuantizedLinear& linear) {
+  const uint64_t rows = std::min(linear.n(), kSampledRows);
+  return rows * linear.k() < kMinWeights ? 0 : rows;
+}
+
+Result<double> SizeOfWeights(const QuantizedLinear& linear, DequantizeBuffers& buffers,
+                             std::vector<float>& weights) {
+  const uint64_t rows = SampledRows(linear);
+  weights.resize(rows * linear.k());
+  PREPACK_TRY(DequantizeRows(linear, linear.n() / 2 / rows * rows, rows, buffers, weights));
+  double squares = 0;
+  for (const float weight : weights) squares += double{weight} * weight;
+  // The mean of the squares times K.
+  return std::sqrt(squares / static_cast<double>(rows));
+}
+
 }  // namespace
 
-Status NoteWeightSizes(const QuantizedModel& model, Measurements& measured, LevelResult& result) {
+Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
+                          WeightSizes& known) {
   DequantizeBuffers buffers;
   std::vector<float> weights;
-  const auto measure = [&](const QuantizedLinear& linear, uint64_t rows) -> Result<WeightSize> {
-    weights.resize(rows * linear.k());
-    PREPACK_TRY(DequantizeRows(linear, linear.n() / 2 / rows * rows, rows, buffers, weights));
-    double squares = 0;
-    for (const float weight : weights) squares += double{weight} * weight;
-    // The mean of the squares times K.
-    return WeightSize{std::sqrt(squares / static_cast<double>(rows))};
+  for (const auto& linear : model.modules) {
+    if (SampledRows(*linear) == 0 || known.contains(linear.get())) continue;
+    const bool is_here = std::ranges::all_of(linear->source_tensors(), [&](const auto& name) {
+      const StoredTensor* tensor = source.Find(name);
+      return tensor != nullptr && !source.files()[tensor->file].file.headers_only();
+    });
+    if (!is_here) continue;
+    PREPACK_TRY_ASSIGN(known[linear.get()], SizeOfWeights(*linear, buffers, weights));
+  }
+  return {};
+}
+
+Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
+                       Measurements& measured, LevelResult& result) {
+  DequantizeBuffers buffers;
+  std::vector<float> weights;
+  const auto measure = [&](const QuantizedLinear& linear) -> Result<WeightSize> {
+    if (const auto it = known.find(&linear); it != known.end()) return WeightSize{it->second};
+    PREPACK_TRY_ASSIGN(const double size, SizeOfWeights(linear, buffers, weights));
+    return WeightSize{size};
   };
   for (const auto& linear : model.modules) {
     if (CancellationRequested()) return Interrupted(linear->module());
-    const uint64_t rows = std::min(linear->n(), kSampledRows);
-    if (rows * linear->k() < kMinWeights) continue;
+    if (SampledRows(*linear) == 0) continue;
     const std::string unit = UnitOfModule(linear->module());
     PREPACK_TRY_ASSIGN(
         const WeightSize measured_size,
         measured.Of<WeightSize>({.kind = "size", .name = linear->module(), .unit = unit},
-                                [&] { return measure(*linear, rows); }));
+                                [&] { return measure(*linear); }));
     const double size = measured_size.value;
     if (size == 0 || (size >= kSmallestSize && size <= kLargestSize)) continue;
     result.notes.push_back(

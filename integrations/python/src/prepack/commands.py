@@ -270,12 +270,14 @@ def check_part(
 
 
 def diff(
-    a: PathLike, b: PathLike, *, module: Optional[str] = None, accept: Patterns = None, html: HtmlOption = None,
-    jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
+    a: PathLike, b: PathLike, *, headers: bool = False, module: Optional[str] = None, accept: Patterns = None,
+    html: HtmlOption = None, jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> Diff:
-    """Compares two checkpoints by what their weights mean. `same`, and `ok`, say whether they agree."""
-    arguments = _Arguments("diff").path(a).path(b).value("--module", module).patterns("--accept", accept)
+    """Compares two checkpoints by what their weights mean. `same`, and `ok`, say whether they agree;
+    with `headers`, only names, shapes and dtypes are compared."""
+    arguments = _Arguments("diff").path(a).path(b).flag("--headers", headers).value("--module", module)
+    arguments.patterns("--accept", accept)
     return _run_with_page(Diff, arguments.threads(jobs, memory_limit), html, progress, cancel)
 
 

@@ -186,7 +186,7 @@ class DiffWorst(Record):
 @dataclass(frozen=True)
 class DiffModule(Record):
     module: str
-    verdict: Literal["identical", "equal", "different", "shape differs", "only in A", "only in B"]
+    verdict: Literal["identical", "equal", "different", "shape differs", "only in A", "only in B", "not compared"]
     a: Optional[DiffSide]
     b: Optional[DiffSide]
     elements: int
@@ -201,7 +201,7 @@ class DiffModule(Record):
 @dataclass(frozen=True)
 class DiffTensor(Record):
     tensor: str
-    verdict: Literal["identical", "equal", "different", "shape differs", "only in A", "only in B"]
+    verdict: Literal["identical", "equal", "different", "shape differs", "only in A", "only in B", "not compared"]
     a: Optional[DiffSide]
     b: Optional[DiffSide]
     differing: int

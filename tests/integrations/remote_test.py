@@ -45,7 +45,11 @@ def has(*packages):
 
 def headers_size(folder):
     """Bytes of the headers of all shards."""
-    return sum(8 + struct.unpack("<Q", path.read_bytes()[:8])[0] for path in folder.glob("*.safetensors"))
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with open(path, "rb") as file:
+            total += 8 + struct.unpack("<Q", file.read(8))[0]
+    return total
 
 
 class RemoteTest(harness.ToolTest):
@@ -114,11 +118,11 @@ class Headers(RemoteTest):
         self.same_answer(url, CHECKPOINTS / "ct-w4a16-g32-asym", "plan", "-t", "gptq")
 
     def test_diff_and_doctor(self):
-        a, b = self.serve("a", SHARDED), self.serve("b", "ct-w4a16-g128-sym")
+        a, b = self.serve("a", SHARDED), self.serve("b", "ct-smollm2-w4a16-gptq-g64")
         self.remote("diff", "--headers", a, a)
         self.remote("diff", "--headers", a, b, code=1)
-        local = self.run_tool("diff", "--headers", CHECKPOINTS / SHARDED, CHECKPOINTS / "ct-w4a16-g128-sym")
-        self.assertEqual(local.returncode, 1)
+        same = self.run_ok("diff", "--headers", CHECKPOINTS / SHARDED, CHECKPOINTS / "ct-w4a16-g128-sym")
+        self.assertIn("quantized modules: 7 not compared", same.stdout)
         self.remote("doctor", a)
 
     def test_few_bytes_of_a_large_model(self):

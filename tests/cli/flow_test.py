@@ -78,6 +78,8 @@ class FlowTest(harness.ToolTest):
                 f"cp {self.model}/{{file}} {{path}}")
 
     def convert(self, *options, source=None, target="vllm-cpu", code=0):
+        if "--consume" in options and "--resume" not in options:
+            options = (*options, "--resume")
         done = self.run_tool("convert", source or self.source, "-o", self.out, "-t", target, *options)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
@@ -282,10 +284,28 @@ class Consume(FlowTest):
                               (["--part", "1/2", "--trust-source"], "other parts need the shards")):
             self.assertIn(said, self.convert("--consume", *options, code=2).stderr)
         # A limit on the size of files stands for a full disk.
-        limited = f"ulimit -f 400; exec {harness.TOOL} convert {self.source} -o {self.out} -t vllm-cpu --consume"
+        limited = f"ulimit -f 400; exec {harness.TOOL} convert {self.source} -o {self.out} -t vllm-cpu --consume --resume"
         done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertEqual(harness.snapshot(self.source), before)
+
+    def test_what_was_made_of_consumed_shards_stays(self):
+        """Until a run with --resume goes on with it."""
+        self.model = layered_checkpoint(self.scratch / "model", shards=3)
+        shutil.copytree(self.model, self.source)
+        done = self.run_tool("convert", self.source, "-o", self.out, "-t", "vllm-cpu", "--consume")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected --resume on the same line", done.stderr)
+        leave = "test {file} = model-00001-of-00001.safetensors && exit 1; true {path}"
+        self.convert("--consume", "--done", f"{leave}; exit 1", code=4)
+        left = sorted(path.name for path in self.scratch.glob(".out.prepack-*"))
+        self.assertIn(".out.prepack-partial", left)
+        gone = [path.name for path in self.model.glob("*.safetensors") if not (self.source / path.name).exists()]
+        self.assertTrue(gone)
+        self.assertIn("headers only", self.convert(code=5).stderr)
+        self.assertEqual(sorted(path.name for path in self.scratch.glob(".out.prepack-*")), left)
+        self.convert("--resume", "--consume")
+        self.same_output()
 
     def test_links_stay(self):
         shutil.copytree(self.model, self.source)
@@ -305,7 +325,8 @@ class Consume(FlowTest):
         at = start + header[name]["data_offsets"][0]
         data[at : at + 2] = struct.pack("<H", 0x7FC0)
         path.write_bytes(data)
-        done = self.run_tool("convert", self.source, "-o", self.out, "-t", "vllm-cpu", "--consume", "--verify")
+        done = self.run_tool("convert", self.source, "-o", self.out, "-t", "vllm-cpu", "--consume", "--resume",
+                             "--verify")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(path.name, self.shards_here())
 

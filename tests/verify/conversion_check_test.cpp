@@ -156,6 +156,7 @@ TEST_CASE("what an output fails by is not consumed") {
   fs::copy(conversion.source, temp / "source");
   conversion.source = temp / "source";
   conversion.flow.consume = true;
+  conversion.resume = true;
   const VerifyOptions verification = VerificationOf(conversion);
   Progress progress;
   ConversionCheck check(verification, progress);

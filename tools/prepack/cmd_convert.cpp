@@ -268,7 +268,8 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
       ->capture_default_str();
   command->add_flag("--consume", options->consume,
                     "REMOVE each shard of the source when all that was made of it is on the disk "
-                    "(with --verify: and has been judged). Headers stay in its place");
+                    "(with --verify: and has been judged). Headers stay in its place. "
+                    "Needs --resume");
   command
       ->add_option("--done", options->done,
                    "Run COMMAND for each file of the output when it is complete, and for "

@@ -396,6 +396,10 @@ Status CheckFlow(const ConvertOptions& options) {
                  "what was given away, or is to be removed, must be on the disk first")
         .Hint("Leave it out with --consume and --done");
   }
+  if (flow.consume && !options.resume) {
+    return Usage("--consume", "what an interrupted run has made of removed shards must not be lost")
+        .Expected("--resume on the same line");
+  }
   if (options.part.IsWhole() || !flow.MovesSource()) return {};
   if (flow.consume && flow.fetch == nullptr) {
     return Usage("--consume", "other parts need the shards, too")
@@ -404,6 +408,18 @@ Status CheckFlow(const ConvertOptions& options) {
   if (options.trust_source) return {};
   return Usage("--fetch", "a part with a source that comes bit by bit reads nothing but its own")
       .Expected("--trust-source");
+}
+
+// A run that begins anew removes what an interrupted one has left: perhaps all that there is of
+// shards that it has consumed.
+Status CheckSourceIsHere(const ConvertOptions& options, const Checkpoint& checkpoint) {
+  if (options.resume || options.flow.fetch != nullptr) return {};
+  for (const CheckpointFile& file : checkpoint.files()) {
+    std::byte next{};
+    if (file.file.present() == file.file.size()) continue;
+    PREPACK_TRY(file.file.ReadAt(file.file.present(), {&next, 1}));
+  }
+  return {};
 }
 
 }  // namespace
@@ -415,6 +431,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   std::optional<ReadingsNoted> noted;
   if (options.flow.consume) noted.emplace();
   PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(options.source));
+  PREPACK_TRY(CheckSourceIsHere(options, checkpoint));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
                      ReadSourceModel(checkpoint, options.plan.accepted));
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));

@@ -92,12 +92,12 @@ FOREIGN_OPTIONS = {
     "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
     "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
     "--kt-threadpool-count", "--kt-num-gpu-experts", "--load", "--checkpoints",
-    "--runtime", "--expert-rows",
+    "--runtime", "--expert-rows", "--connections", "--side-files",
 }  # fmt: skip
 
 EXAMPLES = ("read_tensor", "onednn_consumer")  # programs of examples/, which no package brings
 PROGRAMS = {
-    "prepack", "read_tensor", "onednn_consumer", "python", "python3", "cmake", "cpack", "ctest", "pip",
+    "prepack", "prepack-remote", "read_tensor", "onednn_consumer", "python", "python3", "cmake", "cpack", "ctest", "pip",
     "g++", "cd", "rm", "cp", "jq", "head", "git", "sbatch", "slurm_submit", "gnu_parallel.sh", "kubectl",
     "vllm", "docker", "tar", "apt",
 }  # fmt: skip

@@ -184,7 +184,7 @@ Result<Listing> ListFolder(const fs::path& folder) {
   for (std::vector<std::string>* found :
        {&listing.shards, &listing.other_weights, &listing.left_out}) {
     std::ranges::sort(*found);
-    found->erase(std::ranges::unique(*found).begin(), found->end());
+    found->erase(std::unique(found->begin(), found->end()), found->end());
   }
   PREPACK_TRY(CheckSourceLinks(folder, links));
   return listing;

@@ -31,7 +31,7 @@ std::vector<size_t> FilesOf(const Checkpoint& checkpoint, const Plan& plan,
     files.push_back(tensor->file);
   }
   std::ranges::sort(files);
-  files.erase(std::ranges::unique(files).begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 

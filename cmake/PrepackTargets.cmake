@@ -1,4 +1,11 @@
-# Compile options that every target of the project shares.
+# What every target of the project shares.
+
+# The instruction sets that kernels have bodies for; on others prepack runs the scalar twins.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(PREPACK_X86 ON)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(PREPACK_ARM ON)
+endif()
 
 add_library(prepack_options INTERFACE)
 target_compile_features(prepack_options INTERFACE cxx_std_20)

@@ -34,6 +34,8 @@ class IsaVariable {
   std::optional<std::string> old_;
 };
 
+#if defined(__x86_64__)
+
 bool Has(const std::vector<Isa>& isas, Isa isa) {
   return std::find(isas.begin(), isas.end(), isa) != isas.end();
 }
@@ -55,16 +57,29 @@ TEST_CASE("the CPU supports what the system says of it") {
   CHECK(CpuSupports(Isa::kAvx512) == features.Has(CpuFeature::kAvx512));
   CHECK(CpuSupports(Isa::kAvx512Vbmi) ==
         (features.Has(CpuFeature::kAvx512) && features.Has(CpuFeature::kVbmi)));
+  CHECK_FALSE(CpuSupports(Isa::kNeon));
 }
+
+TEST_CASE("the levels of x86 are those that the compiler finds") {
+  const std::vector<Isa> isas = SupportedIsas();
+  CHECK(Has(isas, Isa::kAvx2) == (__builtin_cpu_supports("avx2") != 0));
+  CHECK(Has(isas, Isa::kAvx512) == (__builtin_cpu_supports("avx512bw") != 0));
+  CHECK(Has(isas, Isa::kAvx512Vbmi) == (__builtin_cpu_supports("avx512vbmi") != 0));
+}
+
+#elif defined(__aarch64__)
+
+TEST_CASE("every Arm CPU has NEON and nothing of x86") {
+  CHECK(SupportedIsas() == std::vector<Isa>{Isa::kScalar, Isa::kNeon});
+}
+
+#endif
 
 TEST_CASE("scalar is always supported and comes first") {
   const std::vector<Isa> isas = SupportedIsas();
   REQUIRE_FALSE(isas.empty());
   CHECK(isas.front() == Isa::kScalar);
   CHECK(std::is_sorted(isas.begin(), isas.end()));
-  CHECK(Has(isas, Isa::kAvx2) == (__builtin_cpu_supports("avx2") != 0));
-  CHECK(Has(isas, Isa::kAvx512) == (__builtin_cpu_supports("avx512bw") != 0));
-  CHECK(Has(isas, Isa::kAvx512Vbmi) == (__builtin_cpu_supports("avx512vbmi") != 0));
 }
 
 TEST_CASE("without PREPACK_ISA the best one is chosen") {
@@ -78,6 +93,7 @@ TEST_CASE("PREPACK_ISA chooses any supported one by its name") {
   CHECK(IsaName(Isa::kAvx2) == "avx2");
   CHECK(IsaName(Isa::kAvx512) == "avx512");
   CHECK(IsaName(Isa::kAvx512Vbmi) == "avx512vbmi");
+  CHECK(IsaName(Isa::kNeon) == "neon");
   for (const Isa isa : SupportedIsas()) {
     const IsaVariable variable(std::string(IsaName(isa)).c_str());
     CHECK(Value(ChooseIsa()) == isa);
@@ -90,8 +106,8 @@ TEST_CASE("an unknown PREPACK_ISA is refused, with what would do") {
   REQUIRE_FALSE(isa.ok());
   CHECK(isa.status().kind() == ErrorKind::kUsage);
   CHECK(isa.status().ToString() ==
-        "PREPACK_ISA: unknown instruction set (found AVX2, expected scalar, avx2, avx512 "
-        "or avx512vbmi)");
+        "PREPACK_ISA: unknown instruction set (found AVX2, expected scalar, avx2, "
+        "avx512, avx512vbmi or neon)");
 }
 
 TEST_CASE("a hostile PREPACK_ISA is shown harmlessly") {
@@ -100,12 +116,10 @@ TEST_CASE("a hostile PREPACK_ISA is shown harmlessly") {
 }
 
 TEST_CASE("an instruction set that this CPU lacks is unavailable, not replaced") {
-  if (SupportedIsas().back() == Isa::kAvx512Vbmi) {
-    WARN("not run: this CPU has every instruction set that we know");
-    return;
-  }
-  const IsaVariable variable("avx512vbmi");
-  CheckError(ChooseIsa().status(), ErrorKind::kUnavailable, "this CPU has no avx512vbmi");
+  const bool arm = CpuSupports(Isa::kNeon);
+  const IsaVariable variable(arm ? "avx2" : "neon");
+  CheckError(ChooseIsa().status(), ErrorKind::kUnavailable,
+             arm ? "this CPU has no avx2" : "this CPU has no neon");
 }
 
 TEST_CASE("a scope sets the instruction set of the process, in other threads, too") {

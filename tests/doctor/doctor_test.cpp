@@ -33,6 +33,14 @@ TEST_CASE("a feature needs all of its flags") {
   CHECK(CpuFeaturesText({}) == "nothing");
 }
 
+TEST_CASE("features of Arm CPUs come from their own line") {
+  CHECK(
+      CpuFeaturesOf("fp asimd evtstrm asimdhp asimddp sve i8mm bf16", "") ==
+      CpuFeatures{CpuFeature::kDotprod, CpuFeature::kSve, CpuFeature::kI8mm, CpuFeature::kArmBf16});
+  CHECK(CpuFeaturesOf("fp asimd", "").empty());
+  CHECK(CpuFeaturesText({CpuFeature::kDotprod, CpuFeature::kSme}) == "DOTPROD, SME");
+}
+
 TEST_CASE("what kernels need is in words what it is in symbols") {
   for (const Layout& layout : AllLayouts()) {
     CAPTURE(layout.id);

@@ -13,7 +13,7 @@ prepack_add_tests(kernels
   unit_transpose_test.cpp)
 
 # What the files for AVX2 and AVX-512 share with the rest of the program if nothing is inlined.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(PREPACK_X86 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   get_target_property(avx2 libprepack AVX2_KERNELS)
   get_target_property(avx512 libprepack AVX512_KERNELS)
   add_library(kernels_unoptimised OBJECT ${avx2} ${avx512}

@@ -315,7 +315,7 @@ struct KernelTrials {
 };
 
 inline constexpr KernelTrials kKernelTrials[] = {
-#define PREPACK_KERNEL(type, function, member, avx2, avx512, avx512vbmi) \
+#define PREPACK_KERNEL(type, function, member, avx512, avx512vbmi) \
   KernelTrials{#member, trials::member},
 #include "prepack/kernels/kernels.inc"
 #undef PREPACK_KERNEL

@@ -42,6 +42,8 @@ TEST_CASE("every version of every kernel writes what the scalar one writes") {
   }
 }
 
+#if defined(__x86_64__)
+
 TEST_CASE("A level without a version of its own has that of the level below") {
   CHECK(KernelsFor(Isa::kAvx512).transpose_bytes == KernelsFor(Isa::kAvx2).transpose_bytes);
   CHECK(KernelsFor(Isa::kAvx512Vbmi).sum_rows == KernelsFor(Isa::kAvx512).sum_rows);
@@ -51,6 +53,17 @@ TEST_CASE("A level without a version of its own has that of the level below") {
           TransposeUnits(KernelsFor(Isa::kScalar), unit));
   }
 }
+
+#elif defined(__aarch64__)
+
+TEST_CASE("NEON has a version of every kernel") {
+#define PREPACK_KERNEL(type, function, member, avx512, avx512vbmi) \
+  CHECK(KernelsFor(Isa::kNeon).member != KernelsFor(Isa::kScalar).member);
+#include "prepack/kernels/kernels.inc"
+#undef PREPACK_KERNEL
+}
+
+#endif
 
 }  // namespace
 }  // namespace prepack::testing

@@ -47,11 +47,17 @@ std::string FitText(const LayoutFit& fit) {
   return fit.why.empty() ? text : fmt::format("{}: {}", text, fit.why);
 }
 
-// What of the features that kernels ask for is there, or is not.
+#ifdef __aarch64__
+constexpr bool kIsArm = true;
+#else
+constexpr bool kIsArm = false;
+#endif
+
+// What of the features that kernels ask of CPUs of this kind is there, or is not.
 std::string FeaturesText(const CpuFeatures& features, bool there) {
   CpuFeatures all;
   for (const CpuFeatureName& row : AllCpuFeatures()) {
-    if (row.feature != CpuFeature::kAmd) all.Add(row.feature);
+    if (row.arm == kIsArm && row.feature != CpuFeature::kAmd) all.Add(row.feature);
   }
   return CpuFeaturesText(there ? all.Common(features) : all.Without(features));
 }

@@ -22,6 +22,11 @@ constexpr std::array kFeatures = {
     CpuFeatureName{CpuFeature::kAmxFp16, "amx_fp16", "AMX-FP16", "amx_tile amx_fp16"},
     CpuFeatureName{CpuFeature::kAmxFp8, "amx_fp8", "AMX-FP8", "amx_tile amx_fp8"},
     CpuFeatureName{CpuFeature::kAmd, "amd", "a CPU by AMD", ""},
+    CpuFeatureName{CpuFeature::kDotprod, "asimddp", "DOTPROD", "asimddp", true},
+    CpuFeatureName{CpuFeature::kI8mm, "i8mm", "I8MM", "i8mm", true},
+    CpuFeatureName{CpuFeature::kArmBf16, "arm_bf16", "BF16", "bf16", true},
+    CpuFeatureName{CpuFeature::kSve, "sve", "SVE", "sve", true},
+    CpuFeatureName{CpuFeature::kSme, "sme", "SME", "sme", true},
 };
 
 std::set<std::string> WordsOf(std::string_view text) {

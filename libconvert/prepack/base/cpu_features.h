@@ -23,7 +23,12 @@ enum class CpuFeature : uint8_t {
   kAmxBf16,
   kAmxFp16,
   kAmxFp8,
-  kAmd,  // made by AMD: what zentorch wants
+  kAmd,      // made by AMD: what zentorch wants
+  kDotprod,  // of Arm, as are all that follow: products of four bytes each (asimddp)
+  kI8mm,     // products of matrices of bytes
+  kArmBf16,
+  kSve,
+  kSme,
 };
 
 // A set of them.
@@ -64,6 +69,7 @@ struct CpuFeatureName {
   std::string_view id;     // in JSON: "avx512"
   std::string_view name;   // for people: "AVX-512"
   std::string_view flags;  // of /proc/cpuinfo, all of which it takes, separated by spaces
+  bool arm = false;        // a feature of Arm CPUs, not of x86
 };
 
 // In the order of the enumeration.
@@ -72,7 +78,8 @@ std::span<const CpuFeatureName> AllCpuFeatures();
 // "AVX-512, VNNI"; "nothing".
 std::string CpuFeaturesText(const CpuFeatures& features);
 
-// What the kernel of Linux says that the CPU has: the words of a "flags" line, and the vendor.
+// What the kernel of Linux says that the CPU has: the words of a "flags" line ("Features" on Arm),
+// and the vendor.
 CpuFeatures CpuFeaturesOf(std::string_view flags, std::string_view vendor);
 
 }  // namespace prepack

@@ -1,10 +1,15 @@
+#include "prepack/base/isa.h"
+
+#ifdef __x86_64__
 #include <cpuid.h>
+#endif
 
 #include <cstdint>
 
-#include "prepack/base/isa.h"
-
 namespace prepack {
+
+#ifdef __x86_64__
+
 namespace {
 
 // What a leaf of CPUID says; zeros where the CPU has no such leaf. Not __builtin_cpu_supports:
@@ -56,8 +61,21 @@ bool CpuSupports(Isa isa) {
       return HasAvx512();
     case Isa::kAvx512Vbmi:
       return HasAvx512() && HasAll(CpuLeaf(7).ecx, bit_AVX512VBMI);
+    case Isa::kNeon:
+      return false;
   }
   return false;
 }
+
+#else
+
+bool CpuSupports(Isa isa) {
+#ifdef __aarch64__
+  if (isa == Isa::kNeon) return true;  // no Linux for it runs without
+#endif
+  return isa == Isa::kScalar;
+}
+
+#endif
 
 }  // namespace prepack

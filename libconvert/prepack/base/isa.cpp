@@ -16,10 +16,9 @@ struct IsaRow {
 };
 
 constexpr std::array kIsas = {
-    IsaRow{Isa::kScalar, "scalar"},
-    IsaRow{Isa::kAvx2, "avx2"},
-    IsaRow{Isa::kAvx512, "avx512"},
-    IsaRow{Isa::kAvx512Vbmi, "avx512vbmi"},
+    IsaRow{Isa::kScalar, "scalar"}, IsaRow{Isa::kAvx2, "avx2"},
+    IsaRow{Isa::kAvx512, "avx512"}, IsaRow{Isa::kAvx512Vbmi, "avx512vbmi"},
+    IsaRow{Isa::kNeon, "neon"},
 };
 
 // The Isa of the innermost ScopedIsa, or kNoScope. Threads that start within the scope see it.
@@ -51,7 +50,7 @@ Result<Isa> ChooseIsa() {
   }
   return Usage("PREPACK_ISA", "unknown instruction set")
       .Found(wanted)
-      .Expected("scalar, avx2, avx512 or avx512vbmi");
+      .Expected("scalar, avx2, avx512, avx512vbmi or neon");
 }
 
 Isa ProcessIsa() {

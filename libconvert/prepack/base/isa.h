@@ -11,12 +11,13 @@
 
 namespace prepack {
 
-// A ladder: a CPU that has one level has all below it.
+// On x86 a ladder: a CPU that has one level has all below it.
 enum class Isa {
   kScalar,
   kAvx2,        // AVX2 and FMA: no CPU to speak of has one without the other
   kAvx512,      // AVX-512 F, BW, DQ and VL, which every server CPU with AVX-512 has
   kAvx512Vbmi,  // and VBMI, since Ice Lake and Zen 4
+  kNeon,        // Advanced SIMD, which every 64-bit Arm CPU has
 };
 
 std::string_view IsaName(Isa isa);

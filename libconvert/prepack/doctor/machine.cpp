@@ -1,8 +1,13 @@
 #include "prepack/doctor/machine.h"
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <set>
 #include <string_view>
@@ -30,10 +35,32 @@ std::pair<std::string, std::string> FieldOf(std::string_view line) {
           std::string(Trimmed(line.substr(std::min(colon + 1, line.size()))))};
 }
 
+struct ArmCore {
+  std::string_view part;  // of implementer 0x41, which is Arm
+  std::string_view name;
+};
+
+constexpr std::array kArmCores = {
+    ArmCore{"0xd0c", "Neoverse N1"},
+    ArmCore{"0xd40", "Neoverse V1"},
+    ArmCore{"0xd49", "Neoverse N2"},
+    ArmCore{"0xd4f", "Neoverse V2"},
+};
+
+// Files for Arm name no model, but who made the CPU and which part it is.
+std::string ArmCpuName(const std::string& implementer, const std::string& part) {
+  if (implementer.empty()) return "";
+  const auto* core = std::ranges::find(kArmCores, std::string_view(part), &ArmCore::part);
+  if (implementer == "0x41" && core != kArmCores.end()) return "Arm " + std::string(core->name);
+  return "Arm, implementer " + implementer + ", part " + part;
+}
+
 void ReadCpus(const fs::path& path, Machine& machine) {
   std::ifstream in(path);
   std::string flags;
   std::string vendor;
+  std::string implementer;
+  std::string part;
   std::string package;
   std::set<std::pair<std::string, std::string>> cores;
   for (std::string line; std::getline(in, line);) {
@@ -41,10 +68,13 @@ void ReadCpus(const fs::path& path, Machine& machine) {
     if (name == "processor") ++machine.cpus;
     if (name == "model name" && machine.cpu.empty()) machine.cpu = value;
     if (name == "vendor_id" && vendor.empty()) vendor = value;
-    if (name == "flags" && flags.empty()) flags = value;
+    if ((name == "flags" || name == "Features") && flags.empty()) flags = value;
+    if (name == "CPU implementer") implementer = value;
+    if (name == "CPU part") part = value;
     if (name == "physical id") package = value;
     if (name == "core id") cores.insert({package, value});
   }
+  if (machine.cpu.empty()) machine.cpu = ArmCpuName(implementer, part);
   machine.features = CpuFeaturesOf(flags, vendor);
   machine.cores = cores.empty() ? machine.cpus : cores.size();
 }
@@ -87,6 +117,8 @@ uint64_t CountNodes(const fs::path& folder) {
   return std::max<uint64_t>(nodes, 1);
 }
 
+#if defined(__x86_64__)
+
 // Kernels that are older than the CPU have no word for it.
 bool CpuHasAmxFp8() {
   unsigned eax = 0;
@@ -98,6 +130,41 @@ bool CpuHasAmxFp8() {
   return __get_cpuid_count(kTileLeaf, 1, &eax, &ebx, &ecx, &edx) != 0 &&
          ((eax >> kFp8Bit) & 1U) != 0;
 }
+
+void AddFeaturesOfProcess(CpuFeatures& features) {
+  if (features.Has(CpuFeature::kAmxInt8) && CpuHasAmxFp8()) features.Add(CpuFeature::kAmxFp8);
+}
+
+#elif defined(__aarch64__)
+
+struct HardwareBit {
+  unsigned long vector;  // of the auxiliary vector
+  unsigned bit;          // asm/hwcap.h; headers may be older than the CPU
+  CpuFeature feature;
+};
+
+constexpr std::array kHardwareBits = {
+    HardwareBit{AT_HWCAP, 20, CpuFeature::kDotprod},
+    HardwareBit{AT_HWCAP, 22, CpuFeature::kSve},
+    HardwareBit{AT_HWCAP2, 13, CpuFeature::kI8mm},
+    HardwareBit{AT_HWCAP2, 14, CpuFeature::kArmBf16},
+    HardwareBit{AT_HWCAP2, 23, CpuFeature::kSme},
+};
+
+// What the system tells the process counts: the file may be that of another machine, on which this
+// one is emulated.
+void AddFeaturesOfProcess(CpuFeatures& features) {
+  features = {};
+  for (const HardwareBit& row : kHardwareBits) {
+    if ((getauxval(row.vector) >> row.bit & 1U) != 0) features.Add(row.feature);
+  }
+}
+
+#else
+
+void AddFeaturesOfProcess(CpuFeatures& /*features*/) {}
+
+#endif
 
 }  // namespace
 
@@ -114,8 +181,7 @@ Machine ReadMachine(const fs::path& root) {
     const uint64_t limit = ParseUint(LineOf(root / file)).value_or(0);
     if (limit != 0 && limit < machine.memory_bytes) machine.limit_bytes = limit;
   }
-  const bool has_tiles = machine.features.Has(CpuFeature::kAmxInt8);
-  if (root == "/" && has_tiles && CpuHasAmxFp8()) machine.features.Add(CpuFeature::kAmxFp8);
+  if (root == "/") AddFeaturesOfProcess(machine.features);
   return machine;
 }
 

@@ -89,7 +89,7 @@ constexpr size_t kChunks = kVectorBytes / kGemvFastRowBytes;  // of a register
 
 // (c; r2 r1 r0 i1; i0) → (c; i1 i0 r2 r1; r0)
 [[gnu::always_inline]] inline void TransposeRuns(Vector& first, Vector& second) {
-  const Vector gather = Repeat(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const Vector gather = Repeat(LaneOf<0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15>());
   first = ShuffleBytes(first, gather);  // (c; r0 i1 r2 r1; i0)
   second = ShuffleBytes(second, gather);
   Vector even = UnpackLow<8>(first, second);  // (r0; c i1 r2 r1; i0)
@@ -107,7 +107,7 @@ constexpr size_t kColsAhead = 8;
 // c7 c5 c3 c1 c6 c4 c2 c0 ⇄ c7 c5 c6 c4 c3 c1 c2 c0.
 [[gnu::always_inline]] inline Vector SwapMiddleBytes(Vector words) {
   return ShuffleBytes(words,
-                      Repeat(_mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)));
+                      Repeat(LaneOf<0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15>()));
 }
 
 // Exchanges the nibbles in the middle of each 16 bits: c3 c1 c2 c0 ⇄ c3 c2 c1 c0.

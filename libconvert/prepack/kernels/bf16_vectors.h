@@ -36,55 +36,16 @@ namespace {
 
 #ifndef PREPACK_SCALAR
 
-#ifdef PREPACK_AVX512
-using Floats = __m512;
-#else
-using Floats = __m256;
-#endif
-constexpr size_t kVectorFloats = sizeof(Floats) / sizeof(float);
-
-[[gnu::always_inline]] inline Vector Numbers32(uint32_t number) {
-  return PREPACK_MM(set1_epi32)(static_cast<int32_t>(number));
-}
-
-[[gnu::always_inline]] inline Vector Sum32(Vector a, Vector b) {
-  return PREPACK_MM(add_epi32)(a, b);
-}
-
-[[gnu::always_inline]] inline Vector BitsOf(Floats values) {
-#ifdef PREPACK_AVX512
-  return _mm512_castps_si512(values);
-#else
-  return _mm256_castps_si256(values);
-#endif
-}
-
-[[gnu::always_inline]] inline bool IsZero(Vector bits) {
-#ifdef PREPACK_AVX512
-  return _mm512_test_epi32_mask(bits, bits) == 0;
-#else
-  return _mm256_testz_si256(bits, bits) != 0;
-#endif
-}
-
 // Ones where a < b, both below 2^31.
 [[gnu::always_inline]] inline Vector AllOnesIfLess(Vector a, Vector b) {
-  const Vector sign = PREPACK_MM(srli_epi32)(PREPACK_MM(sub_epi32)(a, b), 31);
-  return PREPACK_MM(sub_epi32)(Numbers32(0), sign);
-}
-
-[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
-#ifdef PREPACK_AVX512
-  return _mm512_andnot_si512(mask, a);
-#else
-  return _mm256_andnot_si256(mask, a);
-#endif
+  const Vector sign = ShiftRight32<31>(Sub32(a, b));
+  return Sub32(Numbers32(0), sign);
 }
 
 // The bits of floats, rounded; those of numbers that are not NaN.
 [[gnu::always_inline]] inline Vector RoundedUp(Vector bits) {
-  const Vector odd = And(PREPACK_MM(srli_epi32)(bits, 16), Numbers32(1));
-  return PREPACK_MM(add_epi32)(PREPACK_MM(add_epi32)(bits, Numbers32(0x7FFF)), odd);
+  const Vector odd = And(ShiftRight32<16>(bits), Numbers32(1));
+  return Add32(Add32(bits, Numbers32(0x7FFF)), odd);
 }
 
 template <Bf16Rounding kRounding>
@@ -124,8 +85,8 @@ inline bool AreOrdinary(const NibbleScales& scales) {
     const Vector zero = Load(scales.zeros + i);
     const Vector away = And(zero, Numbers32(0x7FFFFFFF));
     strange = Or(strange, AllOnesIfLess(Numbers32(BitsOf(256.0F)), away));
-    const Vector whole = PREPACK_MM(cvttps_epi32)(PREPACK_MM(loadu_ps)(scales.zeros + i));
-    strange = Or(strange, Xor(zero, BitsOf(PREPACK_MM(cvtepi32_ps)(whole))));
+    const Vector whole = ToNumbers(LoadFloats(scales.zeros + i));
+    strange = Or(strange, Xor(zero, BitsOf(ToFloats(whole))));
   }
   return IsZero(strange);
 }

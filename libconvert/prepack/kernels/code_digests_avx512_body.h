@@ -48,13 +48,13 @@ template <Bf16Rounding kRounding>
   Vector fours[4];
   for (size_t i = 0; i < 4; ++i) {
     const Vector* from = sums + 4 * i;
-    const Vector first = Sum32(UnpackLow<4>(from[0], from[1]), UnpackHigh<4>(from[0], from[1]));
-    const Vector second = Sum32(UnpackLow<4>(from[2], from[3]), UnpackHigh<4>(from[2], from[3]));
-    fours[i] = Sum32(UnpackLow<8>(first, second), UnpackHigh<8>(first, second));
+    const Vector first = Add32(UnpackLow<4>(from[0], from[1]), UnpackHigh<4>(from[0], from[1]));
+    const Vector second = Add32(UnpackLow<4>(from[2], from[3]), UnpackHigh<4>(from[2], from[3]));
+    fours[i] = Add32(UnpackLow<8>(first, second), UnpackHigh<8>(first, second));
   }
   // Now each lane has a part of the sums of four registers.
   const auto add_lanes = [](Vector a, Vector b) {
-    return Sum32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+    return Add32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
   };
   return add_lanes(add_lanes(fours[0], fours[1]), add_lanes(fours[2], fours[3]));
 }
@@ -62,7 +62,7 @@ template <Bf16Rounding kRounding>
 // The upper halves of the weights have been summed.
 [[gnu::always_inline]] inline void AddDigests(const Vector (&sums)[kStripChannels],
                                               uint32_t* digests) {
-  Store(digests, Sum32(Load(digests), _mm512_slli_epi32(TotalsOf(sums), 16)));
+  Store(digests, Add32(Load(digests), _mm512_slli_epi32(TotalsOf(sums), 16)));
 }
 
 }  // namespace
@@ -118,10 +118,10 @@ template <Bf16Rounding kRounding>
     for (size_t end = (i + 1) * count, j = i * count; j < end; j += kSmallSteps) {
       const Vector numbers = LoadSteps(steps + j);
       all = Or(all, Add16(numbers, Numbers(16)));
-      own = Sum32(own, Products(numbers, table, Load(factors + j)));
+      own = Add32(own, Products(numbers, table, Load(factors + j)));
     }
     if (!IsZero(And(all, Numbers(~31)))) break;
-    sums = Sum32(sums, own);
+    sums = Add32(sums, own);
   }
   digest = static_cast<uint32_t>(Total(sums)) << 16;
   return i;
@@ -147,11 +147,11 @@ uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* fact
   Vector second = Numbers32(0);
   size_t i = 0;
   for (; i + 2 * kSmallSteps <= count; i += 2 * kSmallSteps) {
-    first = Sum32(first, _mm512_madd_epi16(LoadSteps(steps + i), Load(factors + i)));
-    second = Sum32(second, _mm512_madd_epi16(LoadSteps(steps + i + kSmallSteps),
+    first = Add32(first, _mm512_madd_epi16(LoadSteps(steps + i), Load(factors + i)));
+    second = Add32(second, _mm512_madd_epi16(LoadSteps(steps + i + kSmallSteps),
                                              Load(factors + i + kSmallSteps)));
   }
-  const auto digest = static_cast<uint32_t>(Total(Sum32(first, second)));
+  const auto digest = static_cast<uint32_t>(Total(Add32(first, second)));
   return digest + Below().digest_small_steps(steps + i, count - i, factors + i);
 }
 
@@ -164,14 +164,14 @@ void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t
     int64_t four = 0;
     __builtin_memcpy(&four, factors + 4 * j, sizeof four);
     const Vector own = _mm512_set1_epi64(four);
-    first = Sum32(first, _mm512_madd_epi16(LoadSteps(quads), own));
-    second = Sum32(second, _mm512_madd_epi16(LoadSteps(quads + kSmallSteps), own));
+    first = Add32(first, _mm512_madd_epi16(LoadSteps(quads), own));
+    second = Add32(second, _mm512_madd_epi16(LoadSteps(quads + kSmallSteps), own));
   }
   const Vector even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-  const Vector odd = Sum32(even, Numbers32(1));
-  const Vector totals = Sum32(_mm512_permutex2var_epi32(first, even, second),
+  const Vector odd = Add32(even, Numbers32(1));
+  const Vector totals = Add32(_mm512_permutex2var_epi32(first, even, second),
                               _mm512_permutex2var_epi32(first, odd, second));
-  Store(digests, Sum32(Load(digests), totals));
+  Store(digests, Add32(Load(digests), totals));
 }
 
 namespace {
@@ -267,9 +267,9 @@ template <Bf16Rounding kRounding>
       const Vector pair = strips[block].pairs[i / 2];
       const Vector factors_even = own[block].even;
       const Vector factors_odd = own[block].odd;
-      sums[i] = Sum32(sums[i], Sum32(Products(pair, even, factors_even),
+      sums[i] = Add32(sums[i], Add32(Products(pair, even, factors_even),
                                      Products(ShiftRight<8>(pair), even, factors_odd)));
-      sums[i + 1] = Sum32(sums[i + 1], Sum32(Products(ShiftRight<4>(pair), odd, factors_even),
+      sums[i + 1] = Add32(sums[i + 1], Add32(Products(ShiftRight<4>(pair), odd, factors_even),
                                              Products(ShiftRight<12>(pair), odd, factors_odd)));
     }
   }
@@ -311,9 +311,9 @@ size_t DigestLines(const uint8_t* codes, size_t stride, size_t count, const Nibb
       const uint8_t* line = codes + i * stride + block * kVectorBytes;
       PrefetchRows(line + kAheadOfLine, 0, 1, kVectorBytes);
       const Vector words = Load(line);
-      sums[i] = Sum32(Sum32(Products(words, table, own.of[0]),
+      sums[i] = Add32(Add32(Products(words, table, own.of[0]),
                             Products(ShiftRight<4>(words), table, own.of[1])),
-                      Sum32(Products(ShiftRight<8>(words), table, own.of[2]),
+                      Add32(Products(ShiftRight<8>(words), table, own.of[2]),
                             Products(ShiftRight<12>(words), table, own.of[3])));
     }
     AddDigests(sums, digests);

@@ -6,8 +6,8 @@
 
 #if defined(PREPACK_AVX512)
 #include "prepack/kernels/code_digests_avx512_body.h"
-#elif defined(PREPACK_AVX2)
-#include "prepack/kernels/code_digests_avx2_body.h"
+#elif !defined(PREPACK_SCALAR)
+#include "prepack/kernels/code_digests_lanes_body.h"
 #endif
 
 namespace prepack::PREPACK_LEVEL {

@@ -183,9 +183,8 @@ template <uint32_t kBits>
     // Fields 0 … 7 and 16 … 23, and the others: packing joins them lane by lane.
     const Vector even = ShuffleBytes(LoadTwoLanes(from, from + 2 * kWidth), bytes);
     const Vector odd = ShuffleBytes(LoadTwoLanes(from + kWidth, from + 3 * kWidth), bytes);
-    const Vector fields =
-        _mm256_packus_epi16(ShiftRight<16 - kWidth>(_mm256_mullo_epi16(even, factors)),
-                            ShiftRight<16 - kWidth>(_mm256_mullo_epi16(odd, factors)));
+    const Vector fields = PackBytes(ShiftRight<16 - kWidth>(Multiply16(even, factors)),
+                                    ShiftRight<16 - kWidth>(Multiply16(odd, factors)));
     Store(out + done, CodesOfFields<kBits>(fields));
   }
   return done * Of::kCodes;
@@ -195,12 +194,12 @@ template <uint32_t kBits>
 template <>
 [[gnu::always_inline]] inline size_t UnpackFields<2>(const uint8_t* stream, size_t count,
                                                      uint8_t* out) {
-  const Vector table = Repeat(_mm_setr_epi8(0x00, 0x01, 0x02, 0x03, 0x10, 0x11, 0x12, 0x13, 0x20,
-                                            0x21, 0x22, 0x23, 0x30, 0x31, 0x32, 0x33));
+  const Vector table = Repeat(LaneOf<0x00, 0x01, 0x02, 0x03, 0x10, 0x11, 0x12, 0x13, 0x20, 0x21,
+                                     0x22, 0x23, 0x30, 0x31, 0x32, 0x33>());
   const size_t whole = count / 4 / kVectorBytes * kVectorBytes;
   for (size_t at = 0; at < whole; at += kVectorBytes) {
     // Interleaving takes eight bytes of each lane at a time.
-    const Vector packed = _mm256_permute4x64_epi64(Load(stream + at), 0xD8);
+    const Vector packed = ZipHalves(Load(stream + at));
     const Vector low = ShuffleBytes(table, And(packed, Bytes(0x0F)));
     const Vector high = ShuffleBytes(table, And(ShiftRight<4>(packed), Bytes(0x0F)));
     Store(out + 2 * at, UnpackLow<1>(low, high));
@@ -217,14 +216,14 @@ template <>
   constexpr size_t kStepBytes = kVectorBytes * 3 / 4;
   constexpr size_t kSecond = kStepBytes - kLaneBytes;  // where the second lane ends with the step
   // Twos of the bytes of both lanes: the first twelve and the last.
-  const Vector twos = _mm256_setr_epi8(0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11, 4, 5, 5,
-                                       6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15);
-  const Vector to_top = _mm256_set1_epi32(1 << 16 | 1 << 4);
+  const Vector twos = JoinLanes(LaneOf<0, 1, 1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10, 10, 11>(),
+                                LaneOf<4, 5, 5, 6, 7, 8, 8, 9, 10, 11, 11, 12, 13, 14, 14, 15>());
+  const Vector to_top = Numbers32(1 << 16 | 1 << 4);
   const size_t steps = count / (2 * kVectorBytes);
   for (size_t i = 0; i < steps; ++i) {
     const uint8_t* from = stream + i * kStepBytes;
     const Vector bytes = ShuffleBytes(LoadTwoLanes(from, from + kSecond), twos);
-    const Vector fours = _mm256_mullo_epi16(bytes, to_top);
+    const Vector fours = Multiply16(bytes, to_top);
     const Vector pairs =
         Or(And(ShiftRight<4>(fours), Numbers(0x003F)), And(ShiftRight<2>(fours), Numbers(0x3F00)));
     // The upper code of each pair moves up by one bit: it is added to itself.
@@ -269,11 +268,6 @@ void UnpackCodes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* ou
 namespace {
 
 #ifdef PREPACK_AVX512
-// The same 64 bits everywhere.
-[[gnu::always_inline]] inline Vector Doubles(int64_t number) {
-  return _mm512_set1_epi64(number);
-}
-
 // The first quarter of 64 bytes, and so on, `step` bytes apart. Later ones overwrite what is too
 // much of earlier ones.
 [[gnu::always_inline]] inline void StoreLanes(Vector value, size_t step, uint8_t* to) {
@@ -283,10 +277,6 @@ namespace {
   StoreLane(to + 3 * step, _mm512_extracti32x4_epi32(value, 3));
 }
 #else
-[[gnu::always_inline]] inline Vector Doubles(int64_t number) {
-  return _mm256_set1_epi64x(number);
-}
-
 [[gnu::always_inline]] inline void StoreLanes(Vector value, size_t step, uint8_t* to) {
   StoreTwoLanes(to, to + step, value);
 }
@@ -299,17 +289,17 @@ template <int kUsed>
   constexpr size_t kWords = 4 * kLanes;
   constexpr size_t kLaneOut = 4 * kUsed / 8;
   constexpr int64_t kLow = (int64_t{1} << kUsed) - 1;
-  const Vector low = Doubles(kLow);
-  const Vector high = Doubles(kLow << kUsed);
+  const Vector low = Numbers64(kLow);
+  const Vector high = Numbers64(kLow << kUsed);
   size_t i = 0;
   // A last lane writes a byte or two too much, so a word has to come behind it.
   for (; i + kWords < count; i += kWords) {
     const Vector pairs = Load(words + 4 * i);
-    const Vector joined = Or(And(pairs, low), And(PREPACK_MM(srli_epi64)(pairs, 32 - kUsed), high));
-    const Vector second = PREPACK_MM(unpackhi_epi64)(joined, joined);
-    const Vector first = Or(joined, PREPACK_MM(slli_epi64)(second, 2 * kUsed));
-    const Vector rest = PREPACK_MM(srli_epi64)(second, 64 - 2 * kUsed);
-    StoreLanes(PREPACK_MM(unpacklo_epi64)(first, rest), kLaneOut, stream + i / 4 * kLaneOut);
+    const Vector joined = Or(And(pairs, low), And(ShiftRight64<32 - kUsed>(pairs), high));
+    const Vector second = UnpackHigh<8>(joined, joined);
+    const Vector first = Or(joined, ShiftLeft64<2 * kUsed>(second));
+    const Vector rest = ShiftRight64<64 - 2 * kUsed>(second);
+    StoreLanes(UnpackLow<8>(first, rest), kLaneOut, stream + i / 4 * kLaneOut);
   }
   Below().join_words(kUsed, words + 4 * i, count - i, stream + i / 4 * kLaneOut);
 }

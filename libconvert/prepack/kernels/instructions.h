@@ -1,5 +1,6 @@
 // Included last of all headers but xsimd's or Eigen's, by files for one instruction set, which have
 // defined PREPACK_AVX2 or PREPACK_AVX512 (and PREPACK_VBMI): from here on the compiler may use it.
+// With PREPACK_NEON, which all files may use, these are headers like others.
 //
 // The headers of others are read before that, because their templates and inline functions are
 // shared by the whole program, of whose copies the linker keeps any one. What comes behind lies in
@@ -19,7 +20,9 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
+#ifndef PREPACK_NEON
 #include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -50,7 +53,7 @@
 
 // Tests emulate AVX-512 with a stand-in for xsimd and the intrinsics (tests/emulated_avx512). Use
 // only what SIMDe 0.7.4 has.
-#ifndef PREPACK_EMULATE_AVX512
+#if !defined(PREPACK_EMULATE_AVX512) && !defined(PREPACK_NEON)
 
 #if defined(__GNUC__) && !defined(__clang__)
 #if defined(PREPACK_VBMI)
@@ -81,6 +84,6 @@
 #define __AVX512CD__ 1  // asked for by xsimd, whose part of it is empty
 #endif
 
-#endif  // PREPACK_EMULATE_AVX512
+#endif
 
 #endif  // PREPACK_KERNELS_INSTRUCTIONS_H_

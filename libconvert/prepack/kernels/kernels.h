@@ -31,7 +31,7 @@ namespace prepack {
 
 // The versions for one instruction set. All write the same bytes.
 struct KernelTable {
-#define PREPACK_KERNEL(type, function, member, avx2, avx512, avx512vbmi) type* member = nullptr;
+#define PREPACK_KERNEL(type, function, member, avx512, avx512vbmi) type* member = nullptr;
 #include "prepack/kernels/kernels.inc"
 #undef PREPACK_KERNEL
 };
@@ -51,18 +51,21 @@ inline TransposeUnitsFn* TransposeUnits(size_t unit_bytes) {
 }
 
 // The functions of each level, for kernels.cpp alone. Those that a level lacks are only declared.
-#define PREPACK_KERNEL(type, function, member, avx2_version, avx512_version, avx512vbmi_version) \
-  namespace scalar {                                                                             \
-  type function;                                                                                 \
-  }                                                                                              \
-  namespace avx2 {                                                                               \
-  type function;                                                                                 \
-  }                                                                                              \
-  namespace avx512 {                                                                             \
-  type function;                                                                                 \
-  }                                                                                              \
-  namespace avx512vbmi {                                                                         \
-  type function;                                                                                 \
+#define PREPACK_KERNEL(type, function, member, avx512_version, avx512vbmi_version) \
+  namespace scalar {                                                               \
+  type function;                                                                   \
+  }                                                                                \
+  namespace avx2 {                                                                 \
+  type function;                                                                   \
+  }                                                                                \
+  namespace avx512 {                                                               \
+  type function;                                                                   \
+  }                                                                                \
+  namespace avx512vbmi {                                                           \
+  type function;                                                                   \
+  }                                                                                \
+  namespace neon {                                                                 \
+  type function;                                                                   \
   }
 #include "prepack/kernels/kernels.inc"
 #undef PREPACK_KERNEL

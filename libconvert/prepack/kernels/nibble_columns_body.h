@@ -6,8 +6,8 @@
 // exchanges bytes of two registers, and with VBMI one permutes those of a register.
 //
 // Comments give the place of a nibble as the bits of its index: c6 … c0 are those of the channel in
-// the block (c5 … c0 with AVX2), k2 … k0 those of the input channel. A place is (register; lane;
-// byte in the lane; half).
+// the block (c5 … c0 with AVX2 and NEON), k2 … k0 those of the input channel. A place is (register;
+// lane; byte in the lane; half).
 
 namespace prepack::PREPACK_LEVEL {
 
@@ -147,11 +147,11 @@ template <size_t kRegisterBit, size_t kBytes>
 [[gnu::always_inline]] inline void SwapBytes(ColumnsBlock& block) {
   // Each byte from `kBytes` before it, or behind it, in the lane.
   const Vector up =
-      Repeat(kBytes == 1 ? _mm_setr_epi8(0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14)
-                         : _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13));
+      Repeat(kBytes == 1 ? LaneOf<0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14>()
+                         : LaneOf<0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13>());
   const Vector down =
-      Repeat(kBytes == 1 ? _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15)
-                         : _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
+      Repeat(kBytes == 1 ? LaneOf<1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15>()
+                         : LaneOf<2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15>());
   constexpr uint64_t kUpper = kBytes == 1 ? 0xAAAAAAAAAAAAAAAA : 0xCCCCCCCCCCCCCCCC;
   for (size_t i = 0; i < kInputs; ++i) {
     if ((i & kRegisterBit) != 0) continue;
@@ -217,8 +217,7 @@ template <size_t kRegisterBit>
 [[gnu::always_inline]] inline void SplitBlock(const std::byte* words, uint8_t* columns,
                                               size_t column_stride) {
   // c1 c0 k2 k1 → k2 k1 c1 c0
-  const Vector by_input =
-      Repeat(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const Vector by_input = Repeat(LaneOf<0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15>());
   ColumnsBlock block;
   for (size_t i = 0; i < kInputs; ++i) block.reg[i] = Load(words + i * kVectorBytes);
   SwapHalves<1>(block);  // (c5 c4 k0; …; c3)
@@ -252,8 +251,7 @@ template <size_t kRegisterBit, size_t kBytes>
                                                      size_t column_stride) {
   constexpr size_t kOrder[kInputs] = {0, 1, 4, 5, 2, 3, 6, 7};  // k1 k2 k0 → k2 k1 k0
   // c1 c0 k2 k1 → c0 k2 k1 c1
-  const Vector by_input =
-      Repeat(_mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+  const Vector by_input = Repeat(LaneOf<0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15>());
   ColumnsBlock block;
   for (size_t i = 0; i < kInputs; ++i) {
     const std::byte* from = words + i * kLaneBytes;
@@ -288,14 +286,12 @@ template <size_t kRegisterBit, size_t kBytes>
   ColumnsBlock block = LoadBlock(columns, column_stride);
   JoinBlock(block);
   for (size_t i = 0; i < kInputs; i += 2) {
-    const __m256 a = _mm256_castsi256_ps(block.reg[i]);
-    const __m256 b = _mm256_castsi256_ps(block.reg[i + 1]);
     // c1 c0 in a lane, for c2 = 0 and for c2 = 1
-    const __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
-    const __m256i high = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));
+    const Vector low = EvenWords(block.reg[i], block.reg[i + 1]);
+    const Vector high = OddWords(block.reg[i], block.reg[i + 1]);
     // The lanes were c5, and are now c2.
-    Store(words + 4 * i, _mm256_permute2x128_si256(low, high, 0x20));
-    Store(words + 4 * i + kBlockChannels / 2, _mm256_permute2x128_si256(low, high, 0x31));
+    Store(words + 4 * i, FirstLanes(low, high));
+    Store(words + 4 * i + kBlockChannels / 2, SecondLanes(low, high));
   }
 }
 

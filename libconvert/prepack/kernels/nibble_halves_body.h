@@ -211,8 +211,7 @@ constexpr size_t kColumnsOfHalf = kColsToHalves / 4;
 
 [[gnu::always_inline]] inline void HalvesToTile(const uint8_t* halves, size_t row_bytes,
                                                 uint8_t* rows) {
-  const Vector by_parity =
-      Repeat(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
   Vector first[kTurnRows];
   Vector second[kTurnRows];
 #pragma GCC unroll 8

@@ -3,9 +3,9 @@
 
 // The bodies of nibble_pairs.h. The sums are taken while the codes are in registers.
 //
-// AVX2: tiles of 16 rows by 32 columns: eight pairs of rows, of which the two lanes hold four each.
-// Rows that lie far apart go through a tile run by run. Blocks of no whole number of tiles are left
-// to the scalar twin: few checkpoints have such groups.
+// AVX2 and NEON: tiles of 16 rows by 32 columns: eight pairs of rows, of which the two lanes hold
+// four each. Rows that lie far apart go through a tile run by run. Blocks of no whole number of
+// tiles are left to the scalar twin: few checkpoints have such groups.
 //
 // AVX-512 goes another way, with other loops: blocks of 128 columns, the most that a layout has, in
 // tiles of 16 rows, which fill halves of the 64 bytes of each four columns. So each cache line of a
@@ -91,10 +91,6 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_by
 namespace {
 
 constexpr size_t kTileRows = 16;
-
-[[gnu::always_inline]] inline Vector Add8(Vector a, Vector b) {
-  return PREPACK_MM(add_epi8)(a, b);
-}
 
 // Word a of register b becomes word b of register a, lane by lane. Its own inverse.
 [[gnu::always_inline]] inline void TransposeQuads(Vector (&reg)[4]) {
@@ -184,8 +180,7 @@ static_assert(kBlockCols / kPairCols / 2 * 0x0F <= 0xFF, "a byte holds what is a
 // them.
 [[gnu::always_inline]] inline void StepsToRows(Vector (&reg)[kSteps], size_t row_bytes,
                                                uint8_t* rows) {
-  const Vector by_parity =
-      Repeat(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
   for (Vector& codes : reg) codes = ShuffleBytes(codes, by_parity);  // (…; k0 n1 n0 k1)
   for (size_t i = 0; i < 3; ++i) RotateIndex<2>(reg);  // (k0 n1 n0; k6 k5; k4 k3 k2 k1)
   for (size_t i = 0; i < kQuarter; ++i) {
@@ -270,11 +265,6 @@ struct PairTile {
   Vector high[kLanePairs];
 };
 
-// Blending leaves the units that shuffle to what follows; inserting would take one of them.
-[[gnu::always_inline]] inline Vector BlendLanes(const uint8_t* low, const uint8_t* high) {
-  return _mm256_blend_epi32(_mm256_castsi128_si256(LoadLane(low)), Repeat(LoadLane(high)), 0xF0);
-}
-
 // Sums for 16 rows of a block, in 16 bits, each of a half of four columns.
 struct Sums {
   Vector low;    // of the codes of rows 0 … 7, which are low halves
@@ -324,8 +314,7 @@ static_assert(kMostPairCols / 2 * 0xFF <= 0xFFFF, "totals fit into 16 bits");
 
 [[gnu::always_inline]] inline void PairsToTile(const uint8_t* pairs, size_t row_bytes,
                                                uint8_t* rows) {
-  const Vector by_parity =
-      Repeat(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
   PairTile tile;
   for (size_t i = 0; i < kLanePairs; ++i) {
     const uint8_t* from = pairs + i * kPairStepBytes;

@@ -80,17 +80,6 @@ constexpr size_t kWordCols = 2 * kVectorBytes;
 constexpr size_t kRowPairs = kTransposeRows / 2;
 constexpr size_t kWordBytes = kTransposeWordBytes;
 
-// The words of two neighbouring columns.
-[[gnu::always_inline]] inline void StoreTwo(uint8_t* to, size_t stride, __m128i words) {
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), words);
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to + stride), _mm_unpackhi_epi64(words, words));
-}
-
-[[gnu::always_inline]] inline __m128i LoadTwo(const uint8_t* from, size_t stride) {
-  return _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)),
-                            _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + stride)));
-}
-
 #ifdef PREPACK_AVX512
 
 // Comments give the place of a byte as the bits of its index: c6 … c0 are those of the column, p2
@@ -107,18 +96,19 @@ template <bool kDense>
   if constexpr (kDense) {
     Store(to, words);
   } else {
-    StoreTwo(to, stride, _mm512_castsi512_si128(words));
-    StoreTwo(to + 2 * stride, stride, _mm512_extracti32x4_epi32(words, 1));
-    StoreTwo(to + 4 * stride, stride, _mm512_extracti32x4_epi32(words, 2));
-    StoreTwo(to + 6 * stride, stride, _mm512_extracti32x4_epi32(words, 3));
+    StoreTwoWords(to, stride, _mm512_castsi512_si128(words));
+    StoreTwoWords(to + 2 * stride, stride, _mm512_extracti32x4_epi32(words, 1));
+    StoreTwoWords(to + 4 * stride, stride, _mm512_extracti32x4_epi32(words, 2));
+    StoreTwoWords(to + 6 * stride, stride, _mm512_extracti32x4_epi32(words, 3));
   }
 }
 
 template <bool kDense>
 [[gnu::always_inline]] inline Vector LoadWords(const uint8_t* from, size_t stride) {
   if constexpr (kDense) return Load(from);
-  return JoinLanes(LoadTwo(from, stride), LoadTwo(from + 2 * stride, stride),
-                   LoadTwo(from + 4 * stride, stride), LoadTwo(from + 6 * stride, stride));
+  return JoinLanes(LoadTwoWords(from, stride), LoadTwoWords(from + 2 * stride, stride),
+                   LoadTwoWords(from + 4 * stride, stride),
+                   LoadTwoWords(from + 6 * stride, stride));
 }
 
 // (c0 p1 p0; p2 c5; c4 c3 c2 c1) for c6 = 0 and for c6 = 1. Both come from the same cache lines.
@@ -226,10 +216,9 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
 
 [[gnu::always_inline]] inline void StoreColumns(const WordBlock& block, uint8_t* columns) {
   for (size_t i = 0; i < 16; i += 2) {
-    Store(columns + 2 * i * kWordBytes,
-          _mm256_permute2x128_si256(block.reg[i], block.reg[i + 1], 0x20));
+    Store(columns + 2 * i * kWordBytes, FirstLanes(block.reg[i], block.reg[i + 1]));
     Store(columns + (2 * i + kHighLaneCols) * kWordBytes,
-          _mm256_permute2x128_si256(block.reg[i], block.reg[i + 1], 0x31));
+          SecondLanes(block.reg[i], block.reg[i + 1]));
   }
 }
 
@@ -238,8 +227,8 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
   for (size_t i = 0; i < 16; i += 2) {
     const Vector low = Load(columns + 2 * i * kWordBytes);
     const Vector high = Load(columns + (2 * i + kHighLaneCols) * kWordBytes);
-    block.reg[i] = _mm256_permute2x128_si256(low, high, 0x20);
-    block.reg[i + 1] = _mm256_permute2x128_si256(low, high, 0x31);
+    block.reg[i] = FirstLanes(low, high);
+    block.reg[i + 1] = SecondLanes(low, high);
   }
   return block;
 }
@@ -248,10 +237,9 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
 [[gnu::always_inline]] inline void StoreColumnsApart(const WordBlock& block, uint8_t* columns,
                                                      size_t column_stride) {
   for (size_t i = 0; i < 16; ++i) {
-    const __m256i words = block.reg[i];
-    StoreTwo(columns + 2 * i * column_stride, column_stride, _mm256_castsi256_si128(words));
-    StoreTwo(columns + (2 * i + kHighLaneCols) * column_stride, column_stride,
-             _mm256_extracti128_si256(words, 1));
+    StoreTwoWords(columns + 2 * i * column_stride, column_stride, LowLane(block.reg[i]));
+    StoreTwoWords(columns + (2 * i + kHighLaneCols) * column_stride, column_stride,
+                  HighLane(block.reg[i]));
   }
 }
 
@@ -259,9 +247,9 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
                                                          size_t column_stride) {
   WordBlock block;
   for (size_t i = 0; i < 16; ++i) {
-    const __m128i low = LoadTwo(columns + 2 * i * column_stride, column_stride);
-    const __m128i high = LoadTwo(columns + (2 * i + kHighLaneCols) * column_stride, column_stride);
-    block.reg[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    const Lane low = LoadTwoWords(columns + 2 * i * column_stride, column_stride);
+    const uint8_t* high = columns + (2 * i + kHighLaneCols) * column_stride;
+    block.reg[i] = JoinLanes(low, LoadTwoWords(high, column_stride));
   }
   return block;
 }
@@ -369,15 +357,70 @@ constexpr size_t kToColumnsCols = 32;
 constexpr size_t kToRowsCols = 64;
 constexpr size_t kToRowsRows = 32;
 
-[[gnu::always_inline]] inline void StoreYmm(void* to, __m256i value) {
+#ifdef PREPACK_AVX512
+
+using TwoLanes = __m256i;
+
+[[gnu::always_inline]] inline TwoLanes RepeatByte(uint8_t byte) {
+  return _mm256_set1_epi8(static_cast<char>(byte));
+}
+
+[[gnu::always_inline]] inline void StoreRegister(void* to, TwoLanes value) {
   _mm256_storeu_si256(static_cast<__m256i*>(to), value);
 }
+
+[[gnu::always_inline]] inline TwoLanes InterleaveLow(TwoLanes a, TwoLanes b) {
+  return _mm256_unpacklo_epi8(a, b);
+}
+
+[[gnu::always_inline]] inline TwoLanes InterleaveHigh(TwoLanes a, TwoLanes b) {
+  return _mm256_unpackhi_epi8(a, b);
+}
+
+// SwapNibbles, and XORs both with `masks`.
+[[gnu::always_inline]] inline void SwapAndMask(TwoLanes& a, TwoLanes& b, TwoLanes masks) {
+  constexpr int kDifferenceAtOnes = 0x28;  // (a ^ b) & mask
+  constexpr int kXor = 0x96;
+  const TwoLanes low_halves = _mm256_set1_epi8(0x0F);
+  const TwoLanes moved =
+      _mm256_ternarylogic_epi32(_mm256_srli_epi16(a, 4), b, low_halves, kDifferenceAtOnes);
+  b = _mm256_ternarylogic_epi32(b, moved, masks, kXor);
+  a = _mm256_ternarylogic_epi32(a, _mm256_slli_epi16(moved, 4), masks, kXor);
+}
+
+#else
+
+using TwoLanes = Vector;
+
+[[gnu::always_inline]] inline TwoLanes RepeatByte(uint8_t byte) {
+  return Bytes(byte);
+}
+
+[[gnu::always_inline]] inline void StoreRegister(void* to, TwoLanes value) {
+  Store(to, value);
+}
+
+[[gnu::always_inline]] inline TwoLanes InterleaveLow(TwoLanes a, TwoLanes b) {
+  return UnpackLow<1>(a, b);
+}
+
+[[gnu::always_inline]] inline TwoLanes InterleaveHigh(TwoLanes a, TwoLanes b) {
+  return UnpackHigh<1>(a, b);
+}
+
+[[gnu::always_inline]] inline void SwapAndMask(TwoLanes& a, TwoLanes& b, TwoLanes masks) {
+  SwapNibbles(a, b);
+  a = Xor(a, masks);
+  b = Xor(b, masks);
+}
+
+#endif
 
 // Four of sixteen registers: few enough to stay registers.
 constexpr size_t kQuad = 4;
 
 struct Quad {
-  __m256i reg[kQuad];
+  TwoLanes reg[kQuad];
 };
 
 // Bytes of every second column, between the two steps of a transpose.
@@ -388,12 +431,11 @@ struct QuadBlock {
 // Bytes have an index in their lane, and registers one among the four. Takes the two bits in front
 // of the index of a byte to the registers, and those of the registers to its end.
 [[gnu::always_inline]] inline Quad Rotate(const Quad& in) {
-  const __m256i a = _mm256_unpacklo_epi8(in.reg[0], in.reg[2]);
-  const __m256i b = _mm256_unpackhi_epi8(in.reg[0], in.reg[2]);
-  const __m256i c = _mm256_unpacklo_epi8(in.reg[1], in.reg[3]);
-  const __m256i d = _mm256_unpackhi_epi8(in.reg[1], in.reg[3]);
-  return {{_mm256_unpacklo_epi8(a, c), _mm256_unpackhi_epi8(a, c), _mm256_unpacklo_epi8(b, d),
-           _mm256_unpackhi_epi8(b, d)}};
+  const TwoLanes a = InterleaveLow(in.reg[0], in.reg[2]);
+  const TwoLanes b = InterleaveHigh(in.reg[0], in.reg[2]);
+  const TwoLanes c = InterleaveLow(in.reg[1], in.reg[3]);
+  const TwoLanes d = InterleaveHigh(in.reg[1], in.reg[3]);
+  return {{InterleaveLow(a, c), InterleaveHigh(a, c), InterleaveLow(b, d), InterleaveHigh(b, d)}};
 }
 
 // Sixteen registers are transposed, byte a of register b becoming byte b of register a, by two
@@ -405,24 +447,6 @@ struct QuadBlock {
 }
 // then of each of these, which makes registers 4j … 4j + 3.
 
-// Exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte, and XORs both with
-// `masks`: two rows become their even and their odd columns, or the other way round.
-[[gnu::always_inline]] inline void SwapAndMask(__m256i& a, __m256i& b, __m256i masks) {
-  const __m256i low_halves = _mm256_set1_epi8(0x0F);
-#ifdef PREPACK_AVX512
-  constexpr int kDifferenceAtOnes = 0x28;  // (a ^ b) & mask
-  constexpr int kXor = 0x96;
-  const __m256i moved =
-      _mm256_ternarylogic_epi32(_mm256_srli_epi16(a, 4), b, low_halves, kDifferenceAtOnes);
-  b = _mm256_ternarylogic_epi32(b, moved, masks, kXor);
-  a = _mm256_ternarylogic_epi32(a, _mm256_slli_epi16(moved, 4), masks, kXor);
-#else
-  const __m256i moved = _mm256_and_si256(_mm256_xor_si256(_mm256_srli_epi16(a, 4), b), low_halves);
-  b = _mm256_xor_si256(_mm256_xor_si256(b, moved), masks);
-  a = _mm256_xor_si256(_mm256_xor_si256(a, _mm256_slli_epi16(moved, 4)), masks);
-#endif
-}
-
 // Rows that become columns are nibbles of two columns at first; columns that become rows are so in
 // the end.
 enum class Swap { kFirst, kLast };
@@ -430,7 +454,7 @@ enum class Swap { kFirst, kLast };
 // What lies `apart` behind each of the 32 lines that are read is the other lane of its register.
 template <Swap kSwap>
 [[gnu::always_inline]] inline void TransposeBlock(const uint8_t* in, size_t in_stride, size_t apart,
-                                                  uint8_t* out, size_t out_stride, __m256i masks) {
+                                                  uint8_t* out, size_t out_stride, TwoLanes masks) {
   QuadBlock evens;
   QuadBlock odds;
 #pragma GCC unroll 4
@@ -455,14 +479,14 @@ template <Swap kSwap>
     for (size_t i = 0; i < kQuad; ++i) {
       if (kSwap == Swap::kLast) SwapAndMask(even.reg[i], odd.reg[i], masks);
       uint8_t* line = out + 2 * (kQuad * j + i) * out_stride;
-      StoreYmm(line, even.reg[i]);
-      StoreYmm(line + out_stride, odd.reg[i]);
+      StoreRegister(line, even.reg[i]);
+      StoreRegister(line + out_stride, odd.reg[i]);
     }
   }
 }
 
 inline void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_bytes,
-                           uint8_t* rows, __m256i masks) {
+                           uint8_t* rows, TwoLanes masks) {
   TransposeBlock<Swap::kLast>(columns, column_stride, kToRowsCols / 2 * column_stride, rows,
                               row_bytes, masks);
 }
@@ -499,7 +523,7 @@ void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t m
     return KernelsFor(Isa::kScalar)
         .rows_to_columns(rows, row_bytes, cols, mask, columns, column_stride);
   }
-  const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+  const TwoLanes masks = RepeatByte(mask);
   for (size_t next = 0; next < cols; next += kToColumnsCols) {
     const size_t k = BlockStart(next, cols, kToColumnsCols);
     PrefetchRowsBehind(rows + k / 2, row_bytes);
@@ -514,7 +538,7 @@ void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, ui
     return KernelsFor(Isa::kScalar)
         .columns_to_rows(columns, column_stride, cols, mask, row_bytes, rows);
   }
-  const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+  const TwoLanes masks = RepeatByte(mask);
   for (size_t next = 0; next < cols; next += kToRowsCols) {
     const size_t k = BlockStart(next, cols, kToRowsCols);
     const uint8_t* from = columns + k * column_stride;

@@ -1,7 +1,7 @@
 #ifndef PREPACK_KERNELS_ROW_SUMS_BODY_H_
 #define PREPACK_KERNELS_ROW_SUMS_BODY_H_
 
-// The bodies of row_sums.h: the instruction for sums of absolute differences (from zero) takes
+// The bodies of row_sums.h: x86's instruction for sums of absolute differences (from zero) takes
 // unsigned bytes, so signed ones get 128 added, which is taken off in the end. Four rows share the
 // work of adding up what is left in the registers.
 
@@ -27,17 +27,9 @@ constexpr size_t kSumRows = 4;  // at once
 // What a vector of zeros counts for.
 constexpr size_t kVectorBias = 128 * kVectorBytes;
 
-[[gnu::always_inline]] inline Vector Add32(Vector a, Vector b) {
-  return PREPACK_MM(add_epi32)(a, b);
-}
-
-[[gnu::always_inline]] inline Vector Add64(Vector a, Vector b) {
-  return PREPACK_MM(add_epi64)(a, b);
-}
-
 // The sums of each eight bytes.
 [[gnu::always_inline]] inline Vector SumEights(Vector bytes) {
-  return PREPACK_MM(sad_epu8)(Xor(bytes, Bytes(-128)), Bytes(0));
+  return AddEights(Xor(bytes, Bytes(-128)));
 }
 
 // Sums of 64 bits that add up to that of the row.
@@ -61,17 +53,10 @@ constexpr size_t kVectorBias = 128 * kVectorBytes;
 }
 
 // The total of each of four rows; no more than 32 bits of them are asked for.
-[[gnu::always_inline]] inline __m128i Totals(const Vector (&row)[kSumRows]) {
-  const Vector a = Or(row[0], PREPACK_MM(slli_epi64)(row[1], 32));
-  const Vector b = Or(row[2], PREPACK_MM(slli_epi64)(row[3], 32));
-  const Vector lanes = Add32(UnpackLow<8>(a, b), UnpackHigh<8>(a, b));
-#ifdef PREPACK_AVX512
-  const __m256i two =
-      _mm256_add_epi32(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64(lanes, 1));
-#else
-  const __m256i two = lanes;
-#endif
-  return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
+[[gnu::always_inline]] inline Lane Totals(const Vector (&row)[kSumRows]) {
+  const Vector a = Or(row[0], ShiftLeft64<32>(row[1]));
+  const Vector b = Or(row[2], ShiftLeft64<32>(row[3]));
+  return SumLanes(Add32(UnpackLow<8>(a, b), UnpackHigh<8>(a, b)));
 }
 
 }  // namespace

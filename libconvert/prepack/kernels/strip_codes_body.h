@@ -60,18 +60,17 @@ struct NibbleRegisters {
 };
 
 [[gnu::always_inline]] inline NibbleRegisters LoadScales(const NibbleScales& scales, size_t i) {
-  return {PREPACK_MM(loadu_ps)(scales.zeros + i), PREPACK_MM(loadu_ps)(scales.scales + i),
-          Numbers32(scales.flip)};
+  return {LoadFloats(scales.zeros + i), LoadFloats(scales.scales + i), Numbers32(scales.flip)};
 }
 
 // kRound: 0 not, 1 numbers that need no care, 2 any.
 template <int kRound>
 [[gnu::always_inline]] inline void StoreScaled(Vector nibbles, const NibbleRegisters& scales,
                                                float* w) {
-  const Floats codes = PREPACK_MM(cvtepi32_ps)(Xor(nibbles, scales.flip));
-  const Floats product = PREPACK_MM(mul_ps)(PREPACK_MM(sub_ps)(codes, scales.zero), scales.scale);
+  const Floats codes = ToFloats(Xor(nibbles, scales.flip));
+  const Floats product = MultiplyFloats(SubFloats(codes, scales.zero), scales.scale);
   if constexpr (kRound == 0) {
-    PREPACK_MM(storeu_ps)(w, product);
+    StoreFloats(w, product);
   } else {
     const Vector bits = BitsOf(product);
     Store(w, kRound == 1 ? And(RoundedUp(bits), Numbers32(0xFFFF0000))
@@ -89,10 +88,9 @@ template <int kRound>
   const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
   return And(_mm512_srlv_epi32(spread, shifts), Numbers32(15));
 #else
-  int32_t word = 0;
+  uint32_t word = 0;
   __builtin_memcpy(&word, words, sizeof word);
-  const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-  return And(_mm256_srlv_epi32(_mm256_set1_epi32(word), shifts), Numbers32(15));
+  return SplitWord(word);
 #endif
 }
 
@@ -127,7 +125,7 @@ void ScaleAllLines(const uint8_t* codes, size_t stride, size_t count, const Nibb
       float* to = w + 8 * word * kStripChannels + i;
       for (size_t j = 0; j < 8; ++j, to += kStripChannels) {
         StoreScaled<kRound>(And(left, Numbers32(15)), of_strip, to);
-        left = PREPACK_MM(srli_epi32)(left, 4);
+        left = ShiftRight32<4>(left);
       }
     }
   }
@@ -153,21 +151,17 @@ void ScaleNibbleLines(const uint8_t* codes, size_t stride, size_t count, const N
 
 void WidenQuads(const int8_t* quads, size_t stride, size_t count, int16_t* w) {
   // Each byte becomes the upper one of 16 bits; shifting these down then extends the sign.
-  const __m256i first = _mm256_setr_epi8(-1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13,
-                                         -1, 0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13);
-  const __m256i second =
-      _mm256_setr_epi8(-1, 2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1, 2, -1, 3, -1,
-                       6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15);
+  const Vector first =
+      Repeat(LaneOf<255, 0, 255, 1, 255, 4, 255, 5, 255, 8, 255, 9, 255, 12, 255, 13>());
+  const Vector second =
+      Repeat(LaneOf<255, 2, 255, 3, 255, 6, 255, 7, 255, 10, 255, 11, 255, 14, 255, 15>());
   constexpr size_t kPairs = 2 * kStripChannels;
   for (size_t j = 0; j < count; ++j) {
     for (size_t half = 0; half < 2; ++half) {
-      const __m256i four =
-          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(quads + j * stride + 32 * half));
+      const Vector four = Load(quads + j * stride + 32 * half);
       auto* to = w + 2 * j * kPairs + 16 * half;
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                          _mm256_srai_epi16(_mm256_shuffle_epi8(four, first), 8));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kPairs),
-                          _mm256_srai_epi16(_mm256_shuffle_epi8(four, second), 8));
+      Store(to, ShiftRightSigned16<8>(ShuffleBytes(four, first)));
+      Store(to + kPairs, ShiftRightSigned16<8>(ShuffleBytes(four, second)));
     }
   }
 }

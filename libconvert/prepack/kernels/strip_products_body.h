@@ -45,21 +45,20 @@ void FuseProducts(const float* a, const float* b, size_t count, float* sums) {
 
 namespace {
 
-// 2 · 6 sums, two vectors of weights, one of x and one product: all sixteen registers.
+// 2 · 6 sums, two vectors of weights, one of x and one product: all sixteen registers of AVX2.
 constexpr size_t kStripRows = 6;
-constexpr size_t kFloats = 8;
-static_assert(kStripChannels == 2 * kFloats);
+static_assert(kStripChannels == 2 * kVectorFloats);
 
 // What floats and pairs differ in. x counts input channels, or pairs of them.
 struct FloatProducts {
   using Row = FloatStripRow;
-  using Sum = xsimd::batch<float, Arch>;
+  using Sum = Floats;
   static constexpr size_t kWidth = 1;  // numbers of an input channel or pair
-  [[gnu::always_inline]] static Sum Load(const float* from) { return Sum::load_unaligned(from); }
-  [[gnu::always_inline]] static void Store(float* to, Sum value) { value.store_unaligned(to); }
-  [[gnu::always_inline]] static Sum Broadcast(const float* x) { return Sum(*x); }
+  [[gnu::always_inline]] static Sum Load(const float* from) { return LoadFloats(from); }
+  [[gnu::always_inline]] static void Store(float* to, Sum value) { StoreFloats(to, value); }
+  [[gnu::always_inline]] static Sum Broadcast(const float* x) { return RepeatFloat(*x); }
   [[gnu::always_inline]] static Sum Add(Sum sum, Sum x, Sum w) {
-    return xsimd::kernel::add<Arch>(sum, xsimd::kernel::mul<Arch>(x, w, Arch{}), Arch{});
+    return AddFloats(sum, MultiplyFloats(x, w));
   }
 };
 
@@ -72,12 +71,12 @@ struct PairProducts {
     PREPACK_LEVEL::Store(to, value);
   }
   [[gnu::always_inline]] static Sum Broadcast(const int16_t* x) {
-    int32_t pair = 0;
-    std::memcpy(&pair, x, sizeof(pair));
-    return _mm256_set1_epi32(pair);
+    uint32_t pair = 0;
+    __builtin_memcpy(&pair, x, sizeof pair);
+    return Numbers32(pair);
   }
   [[gnu::always_inline]] static Sum Add(Sum sum, Sum x, Sum w) {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+    return Add32(sum, MultiplyPairs(x, w));
   }
 };
 
@@ -90,7 +89,7 @@ struct StripSums {
 
   [[gnu::always_inline]] void Load(const Row* rows) {
     low = Kind::Load(rows->sums);
-    high = Kind::Load(rows->sums + kFloats);
+    high = Kind::Load(rows->sums + kVectorFloats);
     rest.Load(rows + 1);
   }
   [[gnu::always_inline]] void Add(const Row* rows, size_t at, Sum w_low, Sum w_high) {
@@ -101,7 +100,7 @@ struct StripSums {
   }
   [[gnu::always_inline]] void Store(const Row* rows) const {
     Kind::Store(rows->sums, low);
-    Kind::Store(rows->sums + kFloats, high);
+    Kind::Store(rows->sums + kVectorFloats, high);
     rest.Store(rows + 1);
   }
 
@@ -125,7 +124,7 @@ void AddRows(const typename Kind::Row* rows, const W* w, size_t count) {
   sums.Load(rows);
   for (size_t k = 0; k < count; ++k) {
     const auto w_low = Kind::Load(w);
-    const auto w_high = Kind::Load(w + Kind::kWidth * kFloats);
+    const auto w_high = Kind::Load(w + Kind::kWidth * kVectorFloats);
     sums.Add(rows, k * Kind::kWidth, w_low, w_high);
     w += Kind::kWidth * kStripChannels;
   }
@@ -155,9 +154,8 @@ void AddPairProducts(const PairStripRow* rows, size_t row_count, const int16_t* 
 
 void FuseProducts(const float* a, const float* b, size_t count, float* sums) {
   size_t i = 0;
-  for (; i + kFloats <= count; i += kFloats) {
-    _mm256_storeu_ps(sums + i, _mm256_fmadd_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i),
-                                               _mm256_loadu_ps(sums + i)));
+  for (; i + kVectorFloats <= count; i += kVectorFloats) {
+    StoreFloats(sums + i, FuseFloats(LoadFloats(a + i), LoadFloats(b + i), LoadFloats(sums + i)));
   }
   for (; i < count; ++i) sums[i] = __builtin_fmaf(a[i], b[i], sums[i]);
 }

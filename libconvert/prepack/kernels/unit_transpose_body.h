@@ -4,8 +4,8 @@
 // The bodies of unit_transpose.h. A matrix is cut into blocks, and those of rows that lie far apart
 // go through a tile in runs.
 //
-// AVX2: blocks of 16/U columns, which are 16 bytes of a row, by twice as many rows. Only matrices
-// smaller than a block are left to the scalar twin.
+// AVX2 and NEON: blocks of 16/U columns, which are 16 bytes of a row, by twice as many rows. Only
+// matrices smaller than a block are left to the scalar twin.
 //
 // AVX-512, for units of 4 and 8 bytes: blocks of as many rows as a cache line has units, a line of
 // each. Smaller matrices are left to AVX2, and so are smaller units: their blocks would be half a
@@ -112,8 +112,7 @@ class CodeSum {
   [[gnu::always_inline]] void CopyAndAdd(const std::byte* from, std::byte* to) {
     const Vector codes = Load(from);
     Store(to, codes);
-    // The instruction that sums pairs wants factors.
-    pairs_ = Add16(pairs_, PREPACK_MM(maddubs_epi16)(Bytes(1), codes));
+    pairs_ = Add16(pairs_, AddSignedTwos(codes));
   }
 
   [[gnu::always_inline]] int32_t Sum() const { return Total(AddFours(pairs_)); }

@@ -62,19 +62,15 @@ void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint
 
 namespace {
 
-[[gnu::always_inline]] inline Vector Multiply32(Vector a, Vector b) {
-  return PREPACK_MM(mullo_epi32)(a, b);
-}
-
 template <Bf16Rounding kRounding>
 uint32_t DigestAll(const float* steps, size_t count, float scale, const uint32_t* factors) {
-  const Floats factor = PREPACK_MM(set1_ps)(scale);
+  const Floats factor = RepeatFloat(scale);
   Vector digest = Numbers32(0);
   size_t i = 0;
   for (; i + kVectorFloats <= count; i += kVectorFloats) {
-    const Floats product = PREPACK_MM(mul_ps)(PREPACK_MM(loadu_ps)(steps + i), factor);
+    const Floats product = MultiplyFloats(LoadFloats(steps + i), factor);
     const Vector bits = ToBF16<kRounding>(BitsOf(product));
-    digest = Sum32(digest, Multiply32(bits, Load(factors + i)));
+    digest = Add32(digest, Multiply32(bits, Load(factors + i)));
   }
   return static_cast<uint32_t>(Total(digest)) +
          DigestOneByOne(steps + i, count - i, scale, kRounding, factors + i);
@@ -100,16 +96,11 @@ void SplitFields(const uint32_t* words, size_t count, uint32_t bits, int32_t off
     _mm512_storeu_ps(out, _mm512_cvtepi32_ps(_mm512_sub_epi32(fields, less)));
   }
 #else
-  const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
   for (; bits == 4 && i < count; ++i, out += 8) {
-    const __m256i word = _mm256_set1_epi32(static_cast<int32_t>(words[i]));
-    const Vector fields = And(_mm256_srlv_epi32(word, shifts), Numbers32(15));
-    _mm256_storeu_ps(out, _mm256_cvtepi32_ps(_mm256_sub_epi32(fields, less)));
+    StoreFloats(out, ToFloats(Sub32(SplitWord(words[i]), less)));
   }
   for (; bits == 8 && i + 2 <= count; i += 2, out += 8) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(words + i));
-    const __m256i fields = _mm256_sub_epi32(_mm256_cvtepu8_epi32(bytes), less);
-    _mm256_storeu_ps(out, _mm256_cvtepi32_ps(fields));
+    StoreFloats(out, ToFloats(Sub32(WidenEight(words + i), less)));
   }
 #endif
   if (i < count) Below().split_fields(words + i, count - i, bits, offset, out);
@@ -133,15 +124,8 @@ uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
   Vector digest = Numbers32(0);
   size_t i = 0;
   for (; i + kVectorFloats <= count; i += kVectorFloats) {
-    const Vector numbers = PREPACK_MM(cvttps_epi32)(PREPACK_MM(loadu_ps)(steps + i));
-#ifdef PREPACK_AVX512
-    const __m256i low = _mm256_cvtepi16_epi32(LoadLane(factors + i));
-    const __m256i high = _mm256_cvtepi16_epi32(LoadLane(factors + i + 8));
-    const Vector own = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-#else
-    const Vector own = _mm256_cvtepi16_epi32(LoadLane(factors + i));
-#endif
-    digest = Sum32(digest, Multiply32(numbers, own));
+    const Vector numbers = ToNumbers(LoadFloats(steps + i));
+    digest = Add32(digest, Multiply32(numbers, WidenNumbers(factors + i)));
   }
   return static_cast<uint32_t>(Total(digest)) +
          DigestStepsOneByOne(steps + i, count - i, factors + i);
@@ -154,13 +138,13 @@ void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint
     size_t j = 0;
     for (; j + 2 <= count; j += 2) {
       const float* line = w + j * kStripChannels + i;
-      even = Sum32(even, Multiply32(Load(line), Numbers32(factors[j])));
-      odd = Sum32(odd, Multiply32(Load(line + kStripChannels), Numbers32(factors[j + 1])));
+      even = Add32(even, Multiply32(Load(line), Numbers32(factors[j])));
+      odd = Add32(odd, Multiply32(Load(line + kStripChannels), Numbers32(factors[j + 1])));
     }
     if (j < count) {
-      even = Sum32(even, Multiply32(Load(w + j * kStripChannels + i), Numbers32(factors[j])));
+      even = Add32(even, Multiply32(Load(w + j * kStripChannels + i), Numbers32(factors[j])));
     }
-    Store(digests + i, Sum32(even, odd));
+    Store(digests + i, Add32(even, odd));
   }
 }
 

@@ -238,6 +238,11 @@ class DoctorFeature(Record):
     amx_fp16: bool
     amx_fp8: bool
     amd: bool
+    asimddp: bool
+    i8mm: bool
+    arm_bf16: bool
+    sve: bool
+    sme: bool
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-#ifndef PREPACK_KERNELS_CODE_DIGESTS_AVX2_BODY_H_
-#define PREPACK_KERNELS_CODE_DIGESTS_AVX2_BODY_H_
+#ifndef PREPACK_KERNELS_CODE_DIGESTS_LANES_BODY_H_
+#define PREPACK_KERNELS_CODE_DIGESTS_LANES_BODY_H_
 
-// What code_digests_body.h is made of for AVX2: shuffles of bytes look up the lower and the upper
-// bytes of weights.
+// What code_digests_body.h is made of for AVX2 and NEON: shuffles of bytes look up the lower and
+// the upper bytes of weights.
 
 namespace prepack::PREPACK_LEVEL {
 
@@ -19,25 +19,23 @@ struct WeightTable {
 
 // Of numbers 0 to 15 and 16 more, as the upper halves of bf16.
 [[gnu::always_inline]] inline WeightTable TableOf(Vector first, Vector second) {
-  const Vector words = _mm256_permute4x64_epi64(
-      _mm256_packus_epi32(_mm256_srli_epi32(first, 16), _mm256_srli_epi32(second, 16)), 0xD8);
-  const Vector bytes = _mm256_packus_epi16(And(words, Numbers(0xFF)), ShiftRight<8>(words));
-  return {_mm256_permute4x64_epi64(bytes, 0x88), _mm256_permute4x64_epi64(bytes, 0xDD)};
+  const Vector halves = UpperHalves(first, second);
+  return {LowerBytes(halves), UpperBytes(halves)};
 }
 
 template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline Vector RoundedProduct(__m256 numbers, __m256 scale) {
-  return ToBF16<kRounding>(BitsOf(_mm256_mul_ps(numbers, scale)));
+[[gnu::always_inline]] inline Vector RoundedProduct(Floats numbers, Floats scale) {
+  return ToBF16<kRounding>(BitsOf(MultiplyFloats(numbers, scale)));
 }
 
 // Of (code − zero) · scale, for codes `first` and `second`, eight each.
 template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline WeightTable NibbleTable(__m256 first, __m256 second, float zero,
+[[gnu::always_inline]] inline WeightTable NibbleTable(Floats first, Floats second, float zero,
                                                       float scale) {
-  const __m256 less = _mm256_set1_ps(zero);
-  const __m256 factor = _mm256_set1_ps(scale);
-  return TableOf(RoundedProduct<kRounding>(_mm256_sub_ps(first, less), factor),
-                 RoundedProduct<kRounding>(_mm256_sub_ps(second, less), factor));
+  const Floats less = RepeatFloat(zero);
+  const Floats factor = RepeatFloat(scale);
+  return TableOf(RoundedProduct<kRounding>(SubFloats(first, less), factor),
+                 RoundedProduct<kRounding>(SubFloats(second, less), factor));
 }
 
 // Factors of kCodes input channels as weights come out of the unpacking: each lane has 16 input
@@ -50,8 +48,7 @@ struct CodeFactors {
 [[gnu::always_inline]] inline CodeFactors LoadFactors(const int16_t* factors) {
   const Vector first = Load(factors);
   const Vector second = Load(factors + kCodes / 2);
-  return {_mm256_permute2x128_si256(first, second, 0x20),
-          _mm256_permute2x128_si256(first, second, 0x31)};
+  return {FirstLanes(first, second), SecondLanes(first, second)};
 }
 
 // Adds the products of the weights that codes stand for, a code below 16 in each byte.
@@ -59,8 +56,8 @@ struct CodeFactors {
                                               const CodeFactors& factors) {
   const Vector low = ShuffleBytes(table.low, codes);
   const Vector high = ShuffleBytes(table.high, codes);
-  sums = _mm256_add_epi32(sums, _mm256_madd_epi16(UnpackLow<1>(low, high), factors.low));
-  return _mm256_add_epi32(sums, _mm256_madd_epi16(UnpackHigh<1>(low, high), factors.high));
+  sums = Add32(sums, MultiplyPairs(UnpackLow<1>(low, high), factors.low));
+  return Add32(sums, MultiplyPairs(UnpackHigh<1>(low, high), factors.high));
 }
 
 // The upper halves of the weights have been summed.
@@ -68,19 +65,10 @@ struct CodeFactors {
   return static_cast<uint32_t>(Total(sums)) << 16;
 }
 
-[[gnu::always_inline]] inline int8_t LeastByte(Vector bytes) {
-  __m128i least = _mm_min_epi8(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-  // Of unsigned 16 bits there is an instruction.
-  least = _mm_xor_si128(least, _mm_set1_epi8(-128));
-  least = _mm_min_epu8(least, _mm_srli_epi16(least, 8));
-  least = _mm_minpos_epu16(_mm_and_si128(least, _mm_set1_epi16(0xFF)));
-  return static_cast<int8_t>((_mm_cvtsi128_si32(least) & 0xFF) ^ 0x80);
-}
-
 // The table of a group in memory, and the step that its code 0 stands for.
 struct StoredTable {
-  __m128i low;
-  __m128i high;
+  Lane low;
+  Lane high;
   int8_t first;
 };
 
@@ -89,15 +77,15 @@ template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline StoredTable TableOfSteps(const int8_t* steps, size_t count,
                                                        float scale) {
   Vector least = Load(steps);
-  for (size_t i = kCodes; i < count; i += kCodes) least = _mm256_min_epi8(least, Load(steps + i));
+  for (size_t i = kCodes; i < count; i += kCodes) least = LesserSigned8(least, Load(steps + i));
   const int8_t first = LeastByte(least);
-  const __m256 factor = _mm256_set1_ps(scale);
-  const __m256i eight = _mm256_add_epi32(Numbers32(static_cast<uint32_t>(int32_t{first})),
-                                         _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-  const __m256i more = _mm256_add_epi32(eight, Numbers32(8));
-  const WeightTable table = TableOf(RoundedProduct<kRounding>(_mm256_cvtepi32_ps(eight), factor),
-                                    RoundedProduct<kRounding>(_mm256_cvtepi32_ps(more), factor));
-  return {_mm256_castsi256_si128(table.low), _mm256_castsi256_si128(table.high), first};
+  const Floats factor = RepeatFloat(scale);
+  const Vector eight =
+      Add32(Numbers32(static_cast<uint32_t>(int32_t{first})), WordsOf<0, 1, 2, 3, 4, 5, 6, 7>());
+  const Vector more = Add32(eight, Numbers32(8));
+  const WeightTable table = TableOf(RoundedProduct<kRounding>(ToFloats(eight), factor),
+                                    RoundedProduct<kRounding>(ToFloats(more), factor));
+  return {LowLane(table.low), LowLane(table.high), first};
 }
 
 // Groups whose tables are made before any is used: making one takes long, but several at a time
@@ -120,28 +108,25 @@ template <Bf16Rounding kRounding>
     const WeightTable table = {Repeat(tables[i].low), Repeat(tables[i].high)};
     const Vector first = Bytes(tables[i].first);
     for (size_t end = (i + 1) * count, j = i * count; j < end; j += kCodes) {
-      const Vector codes = _mm256_sub_epi8(Load(steps + j), first);
+      const Vector codes = Sub8(Load(steps + j), first);
       all = Or(all, codes);
       sums = AddCodes(sums, codes, table, LoadFactors(factors + j));
     }
   }
   digest = DigestOf(sums);
-  return _mm256_testz_si256(all, Bytes(0xF0)) != 0;
+  return IsZero(And(all, Bytes(0xF0)));
 }
 
 // Of any steps.
 template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline uint32_t DigestAnySteps(const int8_t* steps, size_t count,
                                                       float scale, const int16_t* factors) {
-  const __m256 factor = _mm256_set1_ps(scale);
+  const Floats factor = RepeatFloat(scale);
   Vector digest = Numbers32(0);
   size_t i = 0;
   for (; i + kVectorFloats <= count; i += kVectorFloats) {
-    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(steps + i));
-    const Vector weights =
-        RoundedProduct<kRounding>(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(eight)), factor);
-    const Vector own = _mm256_cvtepi16_epi32(LoadLane(factors + i));
-    digest = Sum32(digest, _mm256_mullo_epi32(weights, own));
+    const Vector weights = RoundedProduct<kRounding>(ToFloats(WidenEightSigned(steps + i)), factor);
+    digest = Add32(digest, Multiply32(weights, WidenNumbers(factors + i)));
   }
   return static_cast<uint32_t>(Total(digest)) +
          Below().digest_small_scaled(steps + i, count - i, &scale, 1, kRounding, factors + i);
@@ -175,16 +160,10 @@ void SplitSmallFields(const uint8_t* bytes, size_t count, uint32_t bits, int32_t
   const Vector less = Bytes(offset);
   size_t i = 0;
   for (; bits == 4 && i + kLaneBytes <= count; i += kLaneBytes, out += 2 * kLaneBytes) {
-    const __m128i both = LoadLane(bytes + i);
-    const __m128i mask = _mm_set1_epi8(15);
-    const __m128i even = _mm_and_si128(both, mask);
-    const __m128i odd = _mm_and_si128(_mm_srli_epi16(both, 4), mask);
-    const __m256i fields =
-        _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd));
-    Store(out, _mm256_sub_epi8(fields, less));
+    Store(out, Sub8(SplitNibbles(LoadLane(bytes + i)), less));
   }
   for (; bits == 8 && i + kVectorBytes <= count; i += kVectorBytes, out += kVectorBytes) {
-    Store(out, _mm256_sub_epi8(Load(bytes + i), less));
+    Store(out, Sub8(Load(bytes + i), less));
   }
   if (i < count) Below().split_small_fields(bytes + i, count - i, bits, offset, out);
 }
@@ -194,13 +173,11 @@ uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* fact
   Vector second = Numbers32(0);
   size_t i = 0;
   for (; i + kCodes <= count; i += kCodes) {
-    first = _mm256_add_epi32(
-        first, _mm256_madd_epi16(_mm256_cvtepi8_epi16(LoadLane(steps + i)), Load(factors + i)));
-    second = _mm256_add_epi32(
-        second, _mm256_madd_epi16(_mm256_cvtepi8_epi16(LoadLane(steps + i + kLaneBytes)),
-                                  Load(factors + i + kLaneBytes)));
+    first = Add32(first, MultiplyPairs(WidenSigned(steps + i), Load(factors + i)));
+    second = Add32(
+        second, MultiplyPairs(WidenSigned(steps + i + kLaneBytes), Load(factors + i + kLaneBytes)));
   }
-  const auto digest = static_cast<uint32_t>(Total(_mm256_add_epi32(first, second)));
+  const auto digest = static_cast<uint32_t>(Total(Add32(first, second)));
   return digest + Below().digest_small_steps(steps + i, count - i, factors + i);
 }
 
@@ -210,16 +187,15 @@ void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t
   Vector sums[kLanesOfQuads];  // two of each output channel
   for (Vector& sum : sums) sum = Numbers32(0);
   for (size_t j = 0; j < count; ++j) {
-    const Vector own =
-        _mm256_broadcastq_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(factors + 4 * j)));
+    const Vector own = RepeatWord(factors + 4 * j);
     for (size_t i = 0; i < kLanesOfQuads; ++i) {
-      const Vector numbers = _mm256_cvtepi8_epi16(LoadLane(quads + j * stride + i * kLaneBytes));
-      sums[i] = Sum32(sums[i], _mm256_madd_epi16(numbers, own));
+      const Vector numbers = WidenSigned(quads + j * stride + i * kLaneBytes);
+      sums[i] = Add32(sums[i], MultiplyPairs(numbers, own));
     }
   }
+#pragma GCC unroll 2
   for (size_t i = 0; i < kLanesOfQuads; i += 2, digests += kVectorFloats) {
-    const Vector totals = _mm256_permute4x64_epi64(_mm256_hadd_epi32(sums[i], sums[i + 1]), 0xD8);
-    Store(digests, Sum32(Load(digests), totals));
+    Store(digests, Add32(Load(digests), AddNeighbours(sums[i], sums[i + 1])));
   }
 }
 
@@ -227,15 +203,14 @@ namespace {
 
 // Codes 0 to 7, and 8 to 15, after the flip.
 struct AllCodes {
-  __m256 first;
-  __m256 second;
+  Floats first;
+  Floats second;
 };
 
 [[gnu::always_inline]] inline AllCodes FlippedCodes(uint32_t flip) {
   const Vector mask = Numbers32(flip);
-  const Vector first = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return {_mm256_cvtepi32_ps(Xor(first, mask)),
-          _mm256_cvtepi32_ps(Xor(_mm256_add_epi32(first, Numbers32(8)), mask))};
+  const Vector first = WordsOf<0, 1, 2, 3, 4, 5, 6, 7>();
+  return {ToFloats(Xor(first, mask)), ToFloats(Xor(Add32(first, Numbers32(8)), mask))};
 }
 
 // The codes of a strip for kCodes input channels: a register for each two output channels, of which
@@ -249,7 +224,7 @@ struct StripCodes {
   for (size_t i = 0; i < kStripChannels / 2; ++i) {
     const uint8_t* words = codes + 2 * i * stride;
     strip.pairs[i] =
-        _mm256_set_m128i(LoadTwoWords(words + 16 * stride, stride), LoadTwoWords(words, stride));
+        JoinLanes(LoadTwoWords(words, stride), LoadTwoWords(words + 16 * stride, stride));
   }
   // From [input channel / 2 | input channel % 2, pair] to [pair | input channel].
   for (int bit = 0; bit < 4; ++bit) RotateIndex<1>(strip.pairs);
@@ -298,14 +273,8 @@ size_t DigestLines(const uint8_t* codes, size_t stride, size_t count, const Nibb
         NibbleTable<kRounding>(all.first, all.second, scales.zeros[i], scales.scales[i]);
     Vector sums = Numbers32(0);
     for (size_t at = 0; at < bytes; at += kLaneBytes) {
-      const __m128i both = LoadLane(codes + i * stride + at);
-      const Vector nibbles = And(_mm256_set_m128i(_mm_srli_epi16(both, 4), both), Bytes(15));
-      // The lanes hold even and odd input channels.
-      const __m128i even = _mm256_castsi256_si128(nibbles);
-      const __m128i odd = _mm256_extracti128_si256(nibbles, 1);
-      sums = AddCodes(sums,
-                      _mm256_set_m128i(_mm_unpackhi_epi8(even, odd), _mm_unpacklo_epi8(even, odd)),
-                      table, LoadFactors(factors + 2 * at));
+      sums = AddCodes(sums, SplitNibbles(LoadLane(codes + i * stride + at)), table,
+                      LoadFactors(factors + 2 * at));
     }
     digests[i] += DigestOf(sums);
   }
@@ -316,4 +285,4 @@ size_t DigestLines(const uint8_t* codes, size_t stride, size_t count, const Nibb
 
 }  // namespace prepack::PREPACK_LEVEL
 
-#endif  // PREPACK_KERNELS_CODE_DIGESTS_AVX2_BODY_H_
+#endif  // PREPACK_KERNELS_CODE_DIGESTS_LANES_BODY_H_

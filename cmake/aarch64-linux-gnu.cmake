@@ -1,0 +1,17 @@
+# Compiles for 64-bit Arm on a machine of another kind. tools/setup --arm installs the compiler and qemu, which runs
+# the programs (tests, and what the build itself calls), and unpacks the libraries.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+if(DEFINED ENV{PREPACK_DEPS_DIR})
+  set(CMAKE_FIND_ROOT_PATH "$ENV{PREPACK_DEPS_DIR}/aarch64")
+elseif(DEFINED ENV{XDG_CACHE_HOME})
+  set(CMAKE_FIND_ROOT_PATH "$ENV{XDG_CACHE_HOME}/prepack/aarch64")
+else()
+  set(CMAKE_FIND_ROOT_PATH "$ENV{HOME}/.cache/prepack/aarch64")
+endif()
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-aarch64-static;-cpu;max;-L;${CMAKE_FIND_ROOT_PATH}")

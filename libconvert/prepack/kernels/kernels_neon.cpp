@@ -1,0 +1,21 @@
+// Every kernel for NEON.
+
+#define PREPACK_LEVEL neon
+#define PREPACK_NEON
+#include "prepack/kernels/vectors.h"
+
+#include "prepack/kernels/awq_body.h"
+#include "prepack/kernels/bf16_vectors.h"
+#include "prepack/kernels/code_digests_body.h"
+#include "prepack/kernels/code_rows_body.h"
+#include "prepack/kernels/dense_codes_body.h"
+#include "prepack/kernels/figure_sums_body.h"
+#include "prepack/kernels/nibble_columns_body.h"
+#include "prepack/kernels/nibble_halves_body.h"
+#include "prepack/kernels/nibble_pairs_body.h"
+#include "prepack/kernels/nibble_transpose_body.h"
+#include "prepack/kernels/row_sums_body.h"
+#include "prepack/kernels/strip_codes_body.h"
+#include "prepack/kernels/strip_products_body.h"
+#include "prepack/kernels/unit_transpose_body.h"
+#include "prepack/kernels/weight_digests_body.h"

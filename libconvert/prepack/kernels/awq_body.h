@@ -76,16 +76,9 @@ void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {
 
 namespace {
 
-constexpr size_t kChunks = kVectorBytes / kGemvFastRowBytes;  // of a register
+#ifndef PREPACK_AVX512  // where chunks would have to be put together: a quarter slower
 
-// One channel of so many chunks.
-[[gnu::always_inline]] inline Vector LoadChunks(const uint8_t* stored) {
-#ifdef PREPACK_AVX512
-  return LoadHalves(stored, stored + kGemvFastChunkBytes);
-#else
-  return Load(stored);
-#endif
-}
+constexpr size_t kChunks = kVectorBytes / kGemvFastRowBytes;  // of a register
 
 // (c; r2 r1 r0 i1; i0) → (c; i1 i0 r2 r1; r0)
 [[gnu::always_inline]] inline void TransposeRuns(Vector& first, Vector& second) {
@@ -98,6 +91,8 @@ constexpr size_t kChunks = kVectorBytes / kGemvFastRowBytes;  // of a register
   first = UnpackLow<4>(even, odd);
   second = UnpackHigh<4>(even, odd);
 }
+
+#endif
 
 // How many input channels ahead of the work memory is asked for: where they lie far apart, no
 // hardware foresees them.
@@ -157,10 +152,12 @@ void DisorderAwqColumns(const uint8_t* columns, size_t column_stride, size_t col
                            out, out_stride);
 }
 
+#ifndef PREPACK_AVX512
+
 void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {
   for (; chunks >= 2 * kChunks; chunks -= 2 * kChunks) {
-    Vector first = LoadChunks(stored);
-    Vector second = LoadChunks(stored + kChunks * kGemvFastChunkBytes);
+    Vector first = Load(stored);
+    Vector second = Load(stored + kChunks * kGemvFastChunkBytes);
     TransposeRuns(first, second);
     Store(unpacked, first);
     Store(unpacked + kVectorBytes, second);
@@ -169,6 +166,8 @@ void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {
   }
   if (chunks > 0) Below().unpack_gemv_fast(stored, chunks, unpacked);
 }
+
+#endif
 
 #endif
 

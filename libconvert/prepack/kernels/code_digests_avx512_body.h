@@ -12,7 +12,6 @@ namespace {
 // Weights come from memory for the first time here, or again after megabytes of others: how far
 // ahead they are asked for.
 constexpr size_t kAhead = 2048;
-constexpr size_t kAheadOfLine = 256;  // where 16 lines are read side by side
 constexpr size_t kAheadOfRows = 128;  // rows, where few bytes of each are read
 
 // 16-bit numbers in a register, and so steps of a byte that fill one once they are widened.
@@ -92,68 +91,7 @@ namespace {
   return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(steps)));
 }
 
-// The weights of steps 0 to 15 and of −16 to −1: a step's low five bits are its place.
-template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline Vector TableOfSteps(float scale) {
-  const __m512 first = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __m512 second =
-      _mm512_set_ps(-1, -2, -3, -4, -5, -6, -7, -8, -9, -10, -11, -12, -13, -14, -15, -16);
-  const __m512 factor = _mm512_set1_ps(scale);
-  return EverySecond<1>(RoundedProduct<kRounding>(first, factor),
-                        RoundedProduct<kRounding>(second, factor));
-}
-
-// Groups of a multiple of kSmallSteps steps. Returns how many groups there are until one has a step
-// that is not in the table.
-template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline size_t DigestTabled(const int8_t* steps, size_t count,
-                                                  const float* scales, size_t groups,
-                                                  const int16_t* factors, uint32_t& digest) {
-  Vector sums = Numbers32(0);
-  size_t i = 0;
-  for (; i < groups; ++i) {
-    const Vector table = TableOfSteps<kRounding>(scales[i]);
-    Vector own = Numbers32(0);
-    Vector all = Numbers32(0);
-    for (size_t end = (i + 1) * count, j = i * count; j < end; j += kSmallSteps) {
-      const Vector numbers = LoadSteps(steps + j);
-      all = Or(all, Add16(numbers, Numbers(16)));
-      own = Add32(own, Products(numbers, table, Load(factors + j)));
-    }
-    if (!IsZero(And(all, Numbers(~31)))) break;
-    sums = Add32(sums, own);
-  }
-  digest = static_cast<uint32_t>(Total(sums)) << 16;
-  return i;
-}
-
-template <Bf16Rounding kRounding>
-uint32_t DigestSmall(const int8_t* steps, size_t count, const float* scales, size_t groups,
-                     const int16_t* factors) {
-  uint32_t digest = 0;
-  size_t done = 0;
-  if (count != 0 && count % kSmallSteps == 0) {
-    done = DigestTabled<kRounding>(steps, count, scales, groups, factors, digest);
-  }
-  if (done == groups) return digest;
-  return digest + Below().digest_small_scaled(steps + done * count, count, scales + done,
-                                              groups - done, kRounding, factors + done * count);
-}
-
 }  // namespace
-
-uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* factors) {
-  Vector first = Numbers32(0);
-  Vector second = Numbers32(0);
-  size_t i = 0;
-  for (; i + 2 * kSmallSteps <= count; i += 2 * kSmallSteps) {
-    first = Add32(first, _mm512_madd_epi16(LoadSteps(steps + i), Load(factors + i)));
-    second = Add32(second, _mm512_madd_epi16(LoadSteps(steps + i + kSmallSteps),
-                                             Load(factors + i + kSmallSteps)));
-  }
-  const auto digest = static_cast<uint32_t>(Total(Add32(first, second)));
-  return digest + Below().digest_small_steps(steps + i, count - i, factors + i);
-}
 
 void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t* factors,
                  uint32_t* digests) {
@@ -274,51 +212,6 @@ template <Bf16Rounding kRounding>
     }
   }
   AddDigests(sums, digests);
-}
-
-// Input channels whose codes a register holds, four in a word.
-constexpr size_t kLineCodes = 2 * kVectorBytes;
-
-// Factors of kLineCodes input channels: those of the lowest codes of words, of the next ones …
-struct LineFactors {
-  Vector of[4];
-};
-
-[[gnu::always_inline]] inline LineFactors LoadLineFactors(const int16_t* factors) {
-  Vector even[2];
-  Vector odd[2];
-  for (size_t i = 0; i < 2; ++i) {
-    const Vector first = Load(factors + 2 * i * kSmallSteps);
-    const Vector second = Load(factors + (2 * i + 1) * kSmallSteps);
-    even[i] = EverySecond<0>(first, second);
-    odd[i] = EverySecond<1>(first, second);
-  }
-  return {{EverySecond<0>(even[0], even[1]), EverySecond<0>(odd[0], odd[1]),
-           EverySecond<1>(even[0], even[1]), EverySecond<1>(odd[0], odd[1])}};
-}
-
-// Whole registers of codes. Returns how many fours of bytes of each output channel these are.
-template <Bf16Rounding kRounding>
-size_t DigestLines(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
-                   const int16_t* factors, uint32_t* digests) {
-  const size_t blocks = 8 * count / kLineCodes;
-  const __m512 all = FlippedCodes(scales.flip);
-  for (size_t block = 0; block < blocks; ++block) {
-    const LineFactors own = LoadLineFactors(factors + block * kLineCodes);
-    Vector sums[kStripChannels];
-    for (size_t i = 0; i < kStripChannels; ++i) {
-      const Vector table = NibbleTable<kRounding>(all, scales.zeros[i], scales.scales[i]);
-      const uint8_t* line = codes + i * stride + block * kVectorBytes;
-      PrefetchRows(line + kAheadOfLine, 0, 1, kVectorBytes);
-      const Vector words = Load(line);
-      sums[i] = Add32(Add32(Products(words, table, own.of[0]),
-                            Products(ShiftRight<4>(words), table, own.of[1])),
-                      Add32(Products(ShiftRight<8>(words), table, own.of[2]),
-                            Products(ShiftRight<12>(words), table, own.of[3])));
-    }
-    AddDigests(sums, digests);
-  }
-  return blocks * kVectorBytes / 4;
 }
 
 }  // namespace

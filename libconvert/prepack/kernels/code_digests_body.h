@@ -100,6 +100,8 @@ void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t
 
 #else
 
+#ifndef PREPACK_AVX512  // which has nothing faster
+
 uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scales, size_t groups,
                            Bf16Rounding rounding, const int16_t* factors) {
   if (AreOrdinary(scales, groups)) rounding = Bf16Rounding::kNearestOfFinite;
@@ -110,6 +112,8 @@ uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scale
              ? DigestSmall<Bf16Rounding::kByInstruction>(steps, count, scales, groups, factors)
              : DigestSmall<Bf16Rounding::kNearest>(steps, count, scales, groups, factors);
 }
+
+#endif
 
 namespace {
 
@@ -137,6 +141,8 @@ void DigestNibbles(const uint8_t* codes, size_t stride, size_t count, const Nibb
   }
 }
 
+#ifndef PREPACK_AVX512
+
 void DigestNibbleLines(const uint8_t* codes, size_t stride, size_t count,
                        const NibbleScales& scales, const int16_t* factors, uint32_t* digests) {
   const size_t done = AreOrdinary(scales) ? DigestLines<Bf16Rounding::kNearestOfFinite>(
@@ -147,6 +153,8 @@ void DigestNibbleLines(const uint8_t* codes, size_t stride, size_t count,
   Below().digest_nibble_lines(codes + 4 * done, stride, count - done, scales, factors + 8 * done,
                               digests);
 }
+
+#endif
 
 #endif
 

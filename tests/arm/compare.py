@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Does prepack for Arm do what prepack for this machine does, byte by byte and figure by figure?
 
-Converts checkpoints of fixtures/ to every target with both programs, and has both check, plan, verify and diff
-what comes out. Compared are: exit codes, what goes to stderr, the documents of --json, and all files that are
+Converts checkpoints of fixtures/ to every target with both programs, after plan and before verify, and has both check
+and inspect them, and diff each with the next. Compared are: exit codes, what goes to stderr, the documents of --json, and all files that are
 written. Figures of verification may differ in their last digits: the reference sums products in another order.
 
     compare.py NATIVE ARM [WORD...] [--every N] [--jobs N]
@@ -63,8 +63,9 @@ def files_of(folder):
 class Comparison:
     """What both programs make of one checkpoint and one target; None: of the checkpoint alone."""
 
-    def __init__(self, programs, source, target):
-        self.programs, self.source, self.target = programs, source, target
+    def __init__(self, programs, sources, number, target):
+        self.programs, self.source, self.target = programs, sources[number], target
+        self.next = sources[(number + 1) % len(sources)]
         self.found, self.commands, self.bytes = [], 0, 0
 
     def both(self, folders, name, arguments):
@@ -82,6 +83,7 @@ class Comparison:
             if self.target is None:
                 self.both(folders, "check", ["check", source, "--json"])
                 self.both(folders, "inspect", ["inspect", source, "--json"])
+                self.both(folders, "diff", ["diff", source, str(self.next), "--json"])
                 return self
             convert = ["convert", source, "-o", "out", "-t", self.target, "--fallback", "dequantize"]
             self.both(folders, "plan", ["plan", source, "-t", self.target, "--json"])
@@ -90,7 +92,6 @@ class Comparison:
                 self.found += [f"{self.source.name}, {self.target}, file {text}" for text in differences(*files)]
                 self.bytes = sum(path.stat().st_size for path in (folders[0] / "out").rglob("*") if path.is_file())
                 self.both(folders, "verify", ["verify", "out", "--source", source, *VERIFY])
-                self.both(folders, "diff", ["diff", source, "out", "--json"])
         return self
 
 
@@ -101,13 +102,18 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="only each N-th pair of checkpoint and target")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    programs = [[str(pathlib.Path(options.native).resolve())], options.arm]
+    # They run in other folders.
+    programs = [
+        [str(pathlib.Path(word).resolve()) if pathlib.Path(word).is_file() else word for word in words]
+        for words in ([options.native], options.arm)
+    ]
     if shutil.which(options.arm[0]) is None:
         sys.exit(f"error: compare: {options.arm[0]} is not there")
     names = [row["target"] for row in run(programs[0], ["targets", "--json"], ".")["stdout"]["targets"]]
-    pairs = [(source, target) for source in sorted(FIXTURES.iterdir()) for target in [None, *names] if target != "gguf"]
+    sources = sorted(FIXTURES.iterdir())
+    pairs = [(number, target) for number in range(len(sources)) for target in [None, *names]]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        done = list(pool.map(lambda pair: Comparison(programs, *pair).run(), pairs[:: options.every]))
+        done = list(pool.map(lambda pair: Comparison(programs, sources, *pair).run(), pairs[:: options.every]))
     found = [text for comparison in done for text in comparison.found]
     print("\n".join(found[:50]))
     written = [comparison.bytes for comparison in done if comparison.bytes]

@@ -74,6 +74,9 @@ PREPACK_REPEAT(Numbers32, uint32_t, set1_epi32, int32_t, vdupq_n_u32)
 PREPACK_BINARY(Floats, AddFloats, add_ps, vaddq_f32)
 PREPACK_BINARY(Floats, SubFloats, sub_ps, vsubq_f32)
 PREPACK_BINARY(Floats, MultiplyFloats, mul_ps, vmulq_f32)
+PREPACK_UNARY(Floats, Vector, ToFloats, cvtepi32_ps, vcvtq_f32_s32)
+// Rounded towards zero. What 32 bits cannot hold becomes anything.
+PREPACK_UNARY(Vector, Floats, ToNumbers, cvttps_epi32, vcvtq_s32_f32)
 #ifndef PREPACK_AVX512
 PREPACK_BINARY(Doubles, AddDoubles, add_pd, vaddq_f64)
 PREPACK_BINARY(Doubles, SubDoubles, sub_pd, vsubq_f64)

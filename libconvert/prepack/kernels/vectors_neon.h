@@ -42,6 +42,10 @@ struct Doubles {
   [[gnu::always_inline]] inline type name(type a, type b) { \
     return {neon(a.low, b.low), neon(a.high, b.high)};      \
   }
+#define PREPACK_UNARY(to, from, name, x86, neon)  \
+  [[gnu::always_inline]] inline to name(from a) { \
+    return {neon(a.low), neon(a.high)};           \
+  }
 #define PREPACK_SHIFT(name, x86, neon)                            \
   template <int kBits>                                            \
   [[gnu::always_inline]] inline Vector name(Vector numbers) {     \
@@ -133,17 +137,9 @@ PREPACK_BINARY(Vector, Xor, veorq_u8, veorq_u8)
   return vpaddq_s32(vmull_s16(vget_low_s16(a), vget_low_s16(b)), vmull_high_s16(a, b));
 }
 
-[[gnu::always_inline]] inline Vector AddTwos(Vector bytes) {
-  return {vpaddlq_u8(bytes.low), vpaddlq_u8(bytes.high)};
-}
-
-[[gnu::always_inline]] inline Vector AddSignedTwos(Vector bytes) {
-  return {vpaddlq_s8(bytes.low), vpaddlq_s8(bytes.high)};
-}
-
-[[gnu::always_inline]] inline Vector AddFours(Vector twos) {
-  return {vpaddlq_s16(twos.low), vpaddlq_s16(twos.high)};
-}
+PREPACK_UNARY(Vector, Vector, AddTwos, maddubs_epi16, vpaddlq_u8)
+PREPACK_UNARY(Vector, Vector, AddSignedTwos, maddubs_epi16, vpaddlq_s8)
+PREPACK_UNARY(Vector, Vector, AddFours, madd_epi16, vpaddlq_s16)
 
 [[gnu::always_inline]] inline Vector AddEights(Vector bytes) {
   return {vpaddlq_u32(vpaddlq_u16(vpaddlq_u8(bytes.low))),
@@ -225,16 +221,16 @@ PREPACK_BINARY(Vector, PackBytes, packus_epi16, vuzp1q_u8)
   return {vuzp2q_u16(a.low, a.high), vuzp2q_u16(b.low, b.high)};
 }
 
+[[gnu::always_inline]] inline Vector AddNeighbours(Vector a, Vector b) {
+  return {vpaddq_u32(a.low, a.high), vpaddq_u32(b.low, b.high)};
+}
+
 [[gnu::always_inline]] inline Vector LowerBytes(Vector numbers) {
   return Repeat(vuzp1q_u8(numbers.low, numbers.high));
 }
 
 [[gnu::always_inline]] inline Vector UpperBytes(Vector numbers) {
   return Repeat(vuzp2q_u8(numbers.low, numbers.high));
-}
-
-[[gnu::always_inline]] inline Vector AddNeighbours(Vector a, Vector b) {
-  return {vpaddq_u32(a.low, a.high), vpaddq_u32(b.low, b.high)};
 }
 
 [[gnu::always_inline]] inline int8_t LeastByte(Vector bytes) {
@@ -256,14 +252,6 @@ PREPACK_BINARY(Vector, PackBytes, packus_epi16, vuzp1q_u8)
 
 [[gnu::always_inline]] inline Floats FuseFloats(Floats a, Floats b, Floats c) {
   return {vfmaq_f32(c.low, a.low, b.low), vfmaq_f32(c.high, a.high, b.high)};
-}
-
-[[gnu::always_inline]] inline Floats ToFloats(Vector numbers) {
-  return {vcvtq_f32_s32(numbers.low), vcvtq_f32_s32(numbers.high)};
-}
-
-[[gnu::always_inline]] inline Vector ToNumbers(Floats values) {
-  return {vcvtq_s32_f32(values.low), vcvtq_s32_f32(values.high)};
 }
 
 [[gnu::always_inline]] inline Vector BitsOf(Floats values) {

@@ -37,6 +37,10 @@ using Lane = __m128i;
   [[gnu::always_inline]] inline type name(type a, type b) { \
     return PREPACK_MM(x86)(a, b);                           \
   }
+#define PREPACK_UNARY(to, from, name, x86, neon)  \
+  [[gnu::always_inline]] inline to name(from a) { \
+    return PREPACK_MM(x86)(a);                    \
+  }
 #define PREPACK_SHIFT(name, x86, neon)                        \
   template <int kBits>                                        \
   [[gnu::always_inline]] inline Vector name(Vector numbers) { \
@@ -56,17 +60,14 @@ using Lane = __m128i;
 }
 
 // What xsimd's operators call: those are not inline, and in large functions calls to them stay.
-[[gnu::always_inline]] inline Vector And(Vector a, Vector b) {
-  return xsimd::kernel::bitwise_and<Arch>(a, b, Arch{});
-}
+#define PREPACK_BITWISE(name, operation)                           \
+  [[gnu::always_inline]] inline Vector name(Vector a, Vector b) {  \
+    return xsimd::kernel::bitwise_##operation<Arch>(a, b, Arch{}); \
+  }
 
-[[gnu::always_inline]] inline Vector Or(Vector a, Vector b) {
-  return xsimd::kernel::bitwise_or<Arch>(a, b, Arch{});
-}
-
-[[gnu::always_inline]] inline Vector Xor(Vector a, Vector b) {
-  return xsimd::kernel::bitwise_xor<Arch>(a, b, Arch{});
-}
+PREPACK_BITWISE(And, and)
+PREPACK_BITWISE(Or, or)
+PREPACK_BITWISE(Xor, xor)
 
 [[gnu::always_inline]] inline Lane LoadLane(const void* from) {
   return _mm_loadu_si128(static_cast<const __m128i*>(from));
@@ -140,15 +141,6 @@ template <int... kBytes>
 
 [[gnu::always_inline]] inline Floats RepeatFloat(float value) {
   return PREPACK_MM(set1_ps)(value);
-}
-
-[[gnu::always_inline]] inline Floats ToFloats(Vector numbers) {
-  return PREPACK_MM(cvtepi32_ps)(numbers);
-}
-
-// Rounded towards zero. What 32 bits cannot hold becomes anything.
-[[gnu::always_inline]] inline Vector ToNumbers(Floats values) {
-  return PREPACK_MM(cvttps_epi32)(values);
 }
 
 #ifdef PREPACK_AVX512
@@ -346,17 +338,18 @@ template <int... kNumbers>
   return ZipHalves(_mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16)));
 }
 
+// In each lane, the lower bytes of its numbers and then the upper ones.
+[[gnu::always_inline]] inline __m256i PartBytes(Vector numbers) {
+  return _mm256_packus_epi16(And(numbers, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(numbers, 8));
+}
+
 // The lower bytes of 16 numbers, and the upper ones, in both lanes.
 [[gnu::always_inline]] inline Vector LowerBytes(Vector numbers) {
-  return _mm256_permute4x64_epi64(
-      _mm256_packus_epi16(And(numbers, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(numbers, 8)),
-      0x88);
+  return _mm256_permute4x64_epi64(PartBytes(numbers), 0x88);
 }
 
 [[gnu::always_inline]] inline Vector UpperBytes(Vector numbers) {
-  return _mm256_permute4x64_epi64(
-      _mm256_packus_epi16(And(numbers, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(numbers, 8)),
-      0xDD);
+  return _mm256_permute4x64_epi64(PartBytes(numbers), 0xDD);
 }
 
 // The sums of each two neighbours of 32 bits of `a` and then of `b`.

@@ -89,19 +89,6 @@ batch<T, Arch> bitwise_xor(const batch<T, Arch>& a, const batch<T, Arch>& b, Arc
   return _mm512_xor_si512(a, b);
 }
 
-// Of 16 bits: the only batches here.
-template <typename Arch, typename T>
-batch<T, Arch> add(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
-  static_assert(sizeof(T) == 2);
-  return _mm512_add_epi16(a, b);
-}
-
-template <typename Arch, typename T>
-batch<T, Arch> sub(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
-  static_assert(sizeof(T) == 2);
-  return _mm512_sub_epi16(a, b);
-}
-
 }  // namespace kernel
 }  // namespace xsimd
 

@@ -144,6 +144,22 @@ TEST_CASE("a machine is read from the files of the system") {
   CHECK(machine.UsableMemory() == uint64_t{1} << 30);
 }
 
+TEST_CASE("an Arm machine is named by who made its cores") {
+  const TempFolder temp;
+  const auto read = [&](std::string_view implementer, std::string_view part) {
+    PutText(temp / "proc/cpuinfo", fmt::format("processor\t: 0\nFeatures\t: fp asimd asimddp i8mm\n"
+                                               "CPU implementer\t: {}\nCPU part\t: {}\n\n",
+                                               implementer, part));
+    return ReadMachine(temp.path());
+  };
+  const Machine machine = read("0x41", "0xd4f");
+  CHECK(machine.cpu == "Arm Neoverse V2");
+  CHECK(machine.features == CpuFeatures{CpuFeature::kDotprod, CpuFeature::kI8mm});
+  CHECK(machine.cores == 1);
+  CHECK(read("0x41", "0xfff").cpu == "Arm, implementer 0x41, part 0xfff");
+  CHECK(read("0x51", "0xd4f").cpu == "Arm, implementer 0x51, part 0xd4f");
+}
+
 TEST_CASE("nothing is known of a machine without these files") {
   const TempFolder temp;
   PutText(temp / "proc/cpuinfo", "\x01\xff: :\n:::\nflags\n");

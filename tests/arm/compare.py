@@ -2,8 +2,9 @@
 """Does prepack for Arm do what prepack for this machine does, byte by byte and figure by figure?
 
 Converts checkpoints of fixtures/ to every target with both programs, after plan and before verify, and has both check
-and inspect them, and diff each with the next. Compared are: exit codes, what goes to stderr, the documents of --json, and all files that are
-written. Figures of verification may differ in their last digits: the reference sums products in another order.
+and inspect them, and diff each with the next. Compared are exit codes, what goes to stderr, the documents of --json,
+and all files that are written. Figures of verification may differ in their last digits: the reference sums products
+in another order.
 
     compare.py NATIVE ARM [WORD...] [--every N] [--jobs N]
 

@@ -62,6 +62,7 @@ NOT_RUN = {
     "makes checkpoints of many gigabytes": (r"build/release/bin/generate_checkpoint .*",),
     "builds, installs, measures or tests, for minutes": (
         r"tools/.*", r"~/.*/python bench/.*", r"integrations/vllm/run_tests", r"tests/packaging/re.*",
+        r"cmake --(preset|build) .*",
     ),
     "needs a cluster, or GNU parallel: scale_docs_test.py and tests/scale run what the files do": (
         r"slurm_submit .*", r"kubectl .*", r"(HOSTS=\S+ )?gnu_parallel\.sh .*",

@@ -7,8 +7,8 @@
 namespace prepack {
 
 bool CpuSupports(Isa isa) {
-  return isa == Isa::kScalar ||
-         (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0);
+  if (isa == Isa::kScalar || isa == Isa::kNeon) return isa == Isa::kScalar;
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 
 }  // namespace prepack

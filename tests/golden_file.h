@@ -77,8 +77,8 @@ class GoldenFile {
     request.stored_scale_dtype = DType::kF32;
     if (layout().starts_with("kt/")) request.experts = 1;  // kt-kernel has no other op
     if (Has("bias")) request.bias_dtype = DType::kF32;
-    const DType scales = At("packed.weight_scale").dtype;
-    request.exact_scales = layout() == "zentorch/woq" && scales == DType::kF32;
+    request.exact_scales =
+        layout() == "zentorch/woq" && At("packed.weight_scale").dtype == DType::kF32;
     return request;
   }
 

@@ -55,7 +55,9 @@ class KernelModelFile {
     }
     packed.weight = Bytes("packed.weight");
     packed.scale = Bytes("packed.weight_scale");
-    packed.scale_dtype = file.At("packed.weight_scale").dtype;
+    if (file.Has("packed.weight_scale")) {
+      packed.scale_dtype = file.At("packed.weight_scale").dtype;
+    }
     packed.zero_point = Bytes("packed.weight_zero_point");
     packed.weight_sum = Bytes("packed.weight_sum");
     packed.bias = Bytes("packed.bias");

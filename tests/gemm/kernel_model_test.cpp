@@ -80,6 +80,7 @@ const std::vector<Coverage>& Coverages() {
       {"zentorch/da8w4", 15, 6815},
       {"zentorch/int8", 10, 4871},
       {"zentorch/int8-dlp", 5, 798},
+      {"vllm-arm/int4-w4a8", 17, 3705},
       {"onednn/w8a8", 10, 3678},
       {"kt/amxint8", 6, 4416},
   };
@@ -160,8 +161,8 @@ TEST_CASE("no golden file is left out") {
   size_t with_output = 0;
   for (const Coverage& coverage : Coverages()) with_output += coverage.files;
   // The rest are the six files of vllm-cpu/fp8-w8a8-vnni4.
-  CHECK(with_output == 173);
-  CHECK(GoldenFiles().size() == 179);
+  CHECK(with_output == 190);
+  CHECK(GoldenFiles().size() == 196);
 }
 
 TEST_CASE("fp8-w8a8-vnni4 holds the same numbers as the plain file of the same case") {
@@ -194,7 +195,8 @@ std::vector<std::byte> PlainWeights(const KernelModelFile& golden, bool transpos
 TEST_CASE("plain int8 weights give what oneDNN makes of its blocked form") {
   const auto [layout, transposed] =
       GENERATE(std::pair<std::string, bool>{"onednn/w8a8", true},
-               std::pair<std::string, bool>{"vllm-cpu/int8-plain", false});
+               std::pair<std::string, bool>{"vllm-cpu/int8-plain", false},
+               std::pair<std::string, bool>{"vllm-arm/int8-plain", false});
   size_t files = 0;
   for (const auto& path : GoldenFilesOf("onednn/w8a8")) {
     const KernelModelFile golden(path);

@@ -208,7 +208,9 @@ TEST_CASE("pieces of the output channels go together as the parts say") {
 TEST_CASE("pieces of the input channels go together as the parts say") {
   ForModules([](const Layout& layout, const Module& whole) {
     const auto [n, k] = std::pair(whole.request.n, whole.request.k);
-    const uint64_t unit = UnitOf(layout.Parts(whole.request), &PartSpec::by_inputs);
+    const uint64_t groups = whole.request.groups() > 1 ? whole.request.scheme.group_size : 1;
+    const uint64_t unit =
+        std::lcm(UnitOf(layout.Parts(whole.request), &PartSpec::by_inputs), groups);
     if (unit >= k) return false;
     for (const auto& [begin, end] : {std::pair(uint64_t{0}, unit), std::pair(unit, k)}) {
       CheckPiece(layout, whole, {.n0 = 0, .rows = n, .k0 = begin, .cols = end - begin},
@@ -238,7 +240,8 @@ TEST_CASE("only these parts cannot be cut") {
         std::set<std::string>{"onednn/w8a8 weight", "zentorch/int8-dlp weight"});
   CHECK(PartsThatAre(Division::Kind::kNever, &PartSpec::by_inputs) ==
         std::set<std::string>{"any input_order", "kt/amxint8 weight", "onednn/w8a8 weight",
-                              "onednn/w8a8 weight_sum", "vllm-cpu/int8-plain azp_adj",
+                              "onednn/w8a8 weight_sum", "vllm-arm/int4-w4a8 weight",
+                              "vllm-arm/int8-plain azp_adj", "vllm-cpu/int8-plain azp_adj",
                               "vllm-cpu/int8-vnni weight", "zentorch/int8-dlp weight"});
 }
 

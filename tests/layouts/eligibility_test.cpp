@@ -353,6 +353,53 @@ TEST_CASE("vllm-cpu/int4-w4a8 says what it takes and why not") {
          [](PackRequest& r) { r.k = 192, r.scheme.group_size = 192; }}}});
 }
 
+TEST_CASE("vllm-arm/int4-w4a8 says what it takes and why not") {
+  constexpr std::string_view kQuantizes =
+      "the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme changes that)";
+  PackRequest good = W4A8();
+  good.scheme.group_size = 32;
+  CheckCases(
+      "vllm-arm/int4-w4a8", good,
+      {
+          {"", Nothing},
+          {"", [](PackRequest& r) { r.n = 7; }},
+          {"", [](PackRequest& r) { r.scheme.activations.symmetric = false; }},
+          {"", [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
+          {"", [](PackRequest& r) { r.activation_dtype = DType::kF32; }},
+          {"", [](PackRequest& r) { r.reordered = true; }},
+          {fmt::format("activations are not quantized: {}", kQuantizes),
+           [](PackRequest& r) { r.scheme.activations = {}; }},
+          {"the weights have zero points: the kernel takes symmetric weights only, and vLLM has no "
+           "other for 4 bits on Arm (--fallback dequantize makes bf16 of them)",
+           [](PackRequest& r) { r.scheme.symmetric = false; }},
+          {"the group size = 16 is not a multiple of 32: the kernel multiplies 32 input channels at "
+           "a time",
+           [](PackRequest& r) { r.scheme.group_size = 16; }},
+          {"", [](PackRequest& r) { r.k = r.scheme.group_size = 10; }},
+          {"K = 9 is not a multiple of 2: the packer takes two codes per byte",
+           [](PackRequest& r) { r.k = r.scheme.group_size = 9; }},
+          {"groups of 96 do not divide K = 128: the kernel takes K / G as the group size, so the "
+           "consumer would load it and multiply with the wrong scales",
+           [](PackRequest& r) {
+             r.k = 128;
+             r.scheme.group_size = 96;
+           }},
+          {"the codes are signed and have 8 bits: the kernel reads 4-bit codes",
+           [](PackRequest& r) {
+             r.scheme.code = CodeType::kS8;
+             r.scheme.bits = 8;
+           }},
+          {"", [](PackRequest& r) { r.experts = 1; }},
+          {"N = 7 is not a multiple of 8: the experts of a layer are packed one after another, 8 "
+           "output channels at a time",
+           [](PackRequest& r) {
+             r.experts = 1;
+             r.n = 7;
+           }},
+      });
+  CheckCases("vllm-arm/int4-w4a8", good, kBias);
+}
+
 TEST_CASE("vllm-cpu/int8-vnni says what it takes and why not") {
   CheckAll("vllm-cpu/int8-vnni", W8A8(),
            {OtherCodes(CodeType::kS8, "signed 8-bit codes"),

@@ -5,6 +5,7 @@
 #include "prepack/base/float_convert.h"
 #include "prepack/base/isa.h"
 #include "prepack/layouts/parameters.h"
+#include "status_matchers.h"
 
 namespace prepack::testing {
 namespace {
@@ -33,11 +34,26 @@ class Guarded {
   std::byte poison_;
 };
 
-// The zero points that a tile's codes are packed with.
-std::span<const uint8_t> ZeroPointsOf(const PackRequest& request, const Probe& probe,
-                                      const PanelRange& tile) {
-  return std::span(probe.zero_points)
-      .subspan(tile.n0 * request.groups(), tile.rows * request.groups());
+// A panel of a tile, with the tile's share of the other numbers.
+PackJob JobFor(const PackRequest& request, const Probe& probe, const PanelRange& tile,
+               const PanelRange& panel) {
+  const uint64_t first = tile.n0 * request.groups();
+  const uint64_t count = tile.rows * request.groups();
+  return {.request = request,
+          .tile = tile,
+          .panel = panel,
+          .zero_points = std::span(probe.zero_points).subspan(first, count),
+          .scales = std::span(probe.scales).subspan(first, count),
+          .bias = std::span(probe.bias).subspan(tile.n0, tile.rows)};
+}
+
+// With a bias, for layouts whose weight holds it.
+Probe MakeProbeWithBias(const PackRequest& request, SplitMix64& random) {
+  Probe probe = MakeProbe(request, random);
+  for (uint64_t n = 0; n < request.n; ++n) {
+    probe.bias.push_back(static_cast<float>(random.Below(1000)) - 500);
+  }
+  return probe;
 }
 
 using PackFn = decltype(Layout::pack_codes);
@@ -50,11 +66,7 @@ std::vector<std::byte> PackTile(const Layout& layout, const PackRequest& request
                                 std::byte poison, PackFn pack, CodesOf codes_of) {
   Guarded packed(PlacedBytes(layout.place_weight(request, tile)), poison);
   static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
-    pack({.request = request,
-          .tile = tile,
-          .panel = panel,
-          .zero_points = ZeroPointsOf(request, probe, tile)},
-         codes_of(panel), packed.span());
+    pack(JobFor(request, probe, tile, panel), codes_of(panel), packed.span());
     return {};
   }));
   CHECK(packed.GuardIsIntact());
@@ -115,7 +127,7 @@ TEST_CASE("unpack is the inverse of pack, however a module is cut, on every inst
     REQUIRE(requests.size() > 20);
     for (const PackRequest& request : requests) {
       INFO(Name(layout, request));
-      const Probe probe = MakeProbe(request, random);
+      const Probe probe = MakeProbeWithBias(request, random);
       const std::vector<std::byte> whole = PackWhole(layout, request, probe, PartRole::kWeight);
       for (const Isa isa : SupportedIsas()) {
         const ScopedIsa scope(isa);
@@ -184,7 +196,9 @@ TEST_CASE("what is neither a weight nor a sum is zero") {
   for (const Layout& layout : AllLayouts()) {
     for (const PackRequest& request : RequestsFor(layout)) {
       // Sums are of the weights: where all of these are zero, so are they.
+      // Records that hold scales also repeat their last channel.
       if (request.n * request.k > 40'000 || layout.id == "vllm-cpu/int4-w4a8") continue;
+      if (layout.HoldsParameters()) continue;
       INFO(Name(layout, request));
       Probe probe = MakeProbe(request, random);
       std::vector<std::byte> packed = PackWhole(layout, request, probe, PartRole::kWeight);
@@ -208,6 +222,41 @@ TEST_CASE("what is neither a weight nor a sum is zero") {
   CHECK(padded > 100'000);
 }
 
+TEST_CASE("scales that the weight holds lie where the layout says") {
+  SplitMix64 random(7);
+  size_t checked = 0;
+  for (const Layout& layout : AllLayouts()) {
+    if (!layout.HoldsParameters()) continue;
+    for (const PackRequest& request : RequestsFor(layout)) {
+      if (request.n * request.k > 40'000) continue;
+      INFO(Name(layout, request));
+      const Probe probe = MakeProbe(request, random);
+      const std::vector<std::byte> packed = PackWhole(layout, request, probe, PartRole::kWeight);
+      const uint64_t strip = layout.cut(request).strip_rows;
+      const DType value = layout.scales.value.Of(request);
+      for (uint64_t n0 = 0; n0 < request.n; n0 += strip) {
+        const uint64_t rows = std::min(strip, request.n - n0);
+        std::vector<std::byte> gathered;
+        RequireOk(ForPieces(PlaceParameters(layout, request, PartRole::kScale, n0, rows),
+                            [&](uint64_t offset, uint64_t bytes) -> Status {
+                              const auto from =
+                                  packed.begin() + static_cast<std::ptrdiff_t>(offset);
+                              gathered.insert(gathered.end(), from,
+                                              from + static_cast<std::ptrdiff_t>(bytes));
+                              return {};
+                            }));
+        std::vector<float> scales(rows * request.groups());
+        UnpackScales(layout, request, rows, gathered, scales);
+        for (size_t i = 0; i < scales.size(); ++i) {
+          CHECK(scales[i] == RoundTo(value, probe.scales[n0 * request.groups() + i]));
+        }
+        ++checked;
+      }
+    }
+  }
+  CHECK(checked > 100);
+}
+
 TEST_CASE("scales and zero points come back") {
   SplitMix64 random(3);
   for (const Layout& layout : AllLayouts()) {
@@ -218,8 +267,11 @@ TEST_CASE("scales and zero points come back") {
         // Far from what f16 cannot hold; exponents hold all that there are.
         const float factor = request.scheme.code == CodeType::kF4E2M1 ? 1 : 64;
         for (float& scale : probe.scales) scale *= factor;
-        Guarded packed(
-            PlacedBytes(PlaceParameters(layout, request, PartRole::kScale, 0, request.n)));
+        // Where the weight holds them, a strip at a time has a place.
+        Guarded packed(layout.HoldsParameters()
+                           ? probe.scales.size() * DTypeBits(layout.scales.stored.Of(request)) / 8
+                           : PlacedBytes(PlaceParameters(layout, request, PartRole::kScale, 0,
+                                                         request.n)));
         REQUIRE(PackScales(layout, request, request.n, probe.scales, packed.span()).ok());
         CHECK(packed.GuardIsIntact());
         std::vector<float> unpacked(probe.scales.size());

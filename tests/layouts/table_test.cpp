@@ -38,6 +38,8 @@ TEST_CASE("every row of the table is complete, and ids are unique") {
                                           "zentorch/da8w4",
                                           "zentorch/int8",
                                           "zentorch/int8-dlp",
+                                          "vllm-arm/int4-w4a8",
+                                          "vllm-arm/int8-plain",
                                           "kt/amxint8",
                                           "onednn/w4a16",
                                           "onednn/w4a8",

@@ -59,6 +59,7 @@ VLLM_READERS = f"""- Folders are loaded by the {PLUG_IN}, and opened by
 READERS = {
     "vllm-cpu": VLLM_READERS,
     "zentorch": VLLM_READERS,
+    "vllm-arm": VLLM_READERS,
     "onednn": f"""- Folders are run by [onednn_consumer](../../examples/onednn_consumer/README.md), and opened by the
   {PYTHON}""",
     "kt": f"""- Folders are mapped by [kt-kernel](../kt.md), without a plug-in, and opened by the

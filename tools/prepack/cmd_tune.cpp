@@ -120,10 +120,10 @@ ExitCodeValue RunTune(const TuneCommand& command) {
 void AddMeasuring(CLI::App& command, TuneCommand& options) {
   command
       .add_option("-t,--target", options.targets,
-                  "Runtimes whose layouts are compared: vllm-cpu, zentorch, onednn")
+                  "Runtimes whose layouts are compared: vllm-cpu, zentorch, vllm-arm, onednn")
       ->required()
       ->delimiter(',')
-      ->check(Offers({"vllm-cpu", "zentorch", "onednn"}))
+      ->check(Offers({"vllm-cpu", "zentorch", "vllm-arm", "onednn"}))
       ->type_name("TARGET[,TARGET...]")
       ->allow_extra_args(false);
   command

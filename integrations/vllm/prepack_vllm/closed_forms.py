@@ -36,6 +36,17 @@ def int4_w4a8_nibble(n: int, k: int, block: int) -> npt.NDArray[np.int64]:
     return 2 * byte + (i // 8) % 2
 
 
+def arm_int4_nibble(n: int, k: int, group_size: int) -> npt.NDArray[np.int64]:
+    i, j = _indices(n, k)
+    groups = k // group_size
+    group = -(-group_size // 32) * 128 + (16 if groups > 1 else 0)
+    record = groups * group + (64 if groups > 1 else 96)
+    in_group = j % group_size
+    byte = (i // 8) * record + j // group_size * group + in_group // 32 * 128
+    byte = byte + in_group % 16 // 8 * 64 + (i % 8) * 8 + in_group % 8
+    return 2 * byte + in_group % 32 // 16
+
+
 def row_nibble(n: int, k: int) -> npt.NDArray[np.int64]:
     i, j = _indices(n, k)
     return i * k + j

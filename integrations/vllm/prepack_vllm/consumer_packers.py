@@ -130,6 +130,15 @@ def _pack_zentorch_4_bits(probe: Probe) -> PackedParts:
     return parts
 
 
+def _pack_arm_int4(probe: Probe) -> PackedParts:
+    codes = torch.from_numpy(probe.codes[:, 0::2] | probe.codes[:, 1::2] << 4)
+    scales = torch.from_numpy(probe.scales).to(torch.bfloat16)
+    packed = torch.ops.aten._dyn_quant_pack_4bit_weight(
+        codes, scales, None, probe.geometry.group_size, K, N
+    )
+    return {"weight": packed}
+
+
 # By layout: the packer, and the op that it needs.
 _PACKERS: dict[str, tuple[Packer, str | None]] = {
     "vllm-cpu/wna16": (_pack_wna16, None),
@@ -138,6 +147,7 @@ _PACKERS: dict[str, tuple[Packer, str | None]] = {
     "vllm-cpu/fp8-vnni": (_pack_vnni, "_C::convert_weight_packed"),
     "vllm-cpu/bf16-vnni": (_pack_vnni, "_C::convert_weight_packed"),
     "vllm-cpu/mxfp4": (_pack_mxfp4, "_C::convert_scale_packed"),
+    "vllm-arm/int4-w4a8": (_pack_arm_int4, "aten::_dyn_quant_pack_4bit_weight"),
     "zentorch/woq": (_pack_zentorch_4_bits, "zentorch::zentorch_woq_repack_weight"),
     "zentorch/da8w4": (_pack_zentorch_4_bits, "zentorch::zentorch_woq_repack_weight"),
 }
@@ -146,4 +156,7 @@ _PACKERS: dict[str, tuple[Packer, str | None]] = {
 def packer_of(layout: str) -> Packer | None:
     """The consumer's packer, where there is one and it runs here."""
     packer, op = _PACKERS.get(layout, (None, None))
+    # On other CPUs the op of this name packs something else.
+    if packer is _pack_arm_int4 and not torch.backends.kleidiai.is_available():
+        return None
     return packer if op is None or has_op(op) else None

@@ -19,6 +19,9 @@ from vllm.model_executor.layers.fused_moe.config import (
     int8_w8a8_moe_quant_config,
     mxfp4_w4a16_moe_quant_config,
 )
+from vllm.model_executor.layers.fused_moe.experts.cpu_int4_moe import (
+    CPUExpertsInt4 as ArmCPUExpertsInt4,
+)
 from vllm.model_executor.layers.fused_moe.experts.cpu_moe import (
     CPUExpertsFp8,
     CPUExpertsInt4,
@@ -27,11 +30,13 @@ from vllm.model_executor.layers.fused_moe.experts.cpu_moe import (
     ZenCPUExpertsInt8,
 )
 from vllm.model_executor.layers.fused_moe.experts.zentorch_moe import ZentorchExpertsInt4
+from vllm.model_executor.layers.fused_moe.oracle.w4a8_int8 import make_w4a8_int8_moe_quant_config
 from vllm.model_executor.layers.quantization.utils.quant_utils import (
     QuantKey,
     kFp8Dynamic128Sym,
     kFp8Static128BlockSym,
     kInt4Static,
+    kInt4W4A8StaticGroupSym,
     kInt8DynamicTokenSym,
     kInt8StaticChannelSym,
     kMxfp4Static,
@@ -142,6 +147,35 @@ class Int4W4A8Experts(ExpertsKernel):
         )
 
 
+class ArmInt4Experts(ExpertsKernel):
+    """The op routes nothing itself; vLLM's class around it does."""
+
+    op = "_C::dynamic_4bit_int_moe"
+    cls = ArmCPUExpertsInt4
+    keys = (kInt4W4A8StaticGroupSym, None)
+    takes_biases = True  # which the weights hold
+
+    def why_not(self) -> str | None:
+        if self.together:
+            return "gate and up are stored in alternating rows"
+        if self._group(self.w13) == self._group(self.w2):
+            return None
+        return (
+            f"groups of {self.w13.group_size} input channels in gate and up, of "
+            f"{self.w2.group_size} in down, and {self.op} takes one size only"
+        )
+
+    def _group(self, geometry: Geometry) -> int:
+        return -1 if geometry.granularity == "channel" else geometry.group_size
+
+    def weight(self, packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+        return packed.view(packed.size(0), -1)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        group = self._group(self.w13)
+        return make_w4a8_int8_moe_quant_config((-1, 1) if group == -1 else (1, group))
+
+
 class Int8Experts(ExpertsKernel):
     op = FUSED_EXPERTS
     cls = _Int8
@@ -244,6 +278,7 @@ class ZentorchInt8Experts(ExpertsKernel):
 # By layout. Those that are not here have no op for experts in vLLM.
 EXPERT_KERNELS: dict[str, type[ExpertsKernel]] = {
     "vllm-cpu/int4-w4a8": Int4W4A8Experts,
+    "vllm-arm/int4-w4a8": ArmInt4Experts,
     "vllm-cpu/int8-vnni": Int8Experts,
     "vllm-cpu/fp8-vnni": Fp8Experts,
     "vllm-cpu/mxfp4": Mxfp4Experts,

@@ -29,6 +29,8 @@ class Kernel(ABC):
 
     ops: tuple[str, ...] = ()  # without which the kernel cannot run
     needs_zentorch = False
+    needs_kleidiai = False
+    weight_holds_bias = False  # the op adds it, and takes none
     f32_bias = False  # the op takes no bias in the dtype of the activations
     experts_only = False  # no linear layer can run with it
 
@@ -78,6 +80,28 @@ class Int4W4A8(Kernel):
             self.parts["weight_scale"],
             bias,
         )
+
+
+class ArmInt4W4A8(Kernel):
+    """KleidiAI through torch, called as vLLM's own Dynamic4bitLinearKernel calls it."""
+
+    ops = ("aten::_dyn_quant_matmul_4bit",)
+    needs_kleidiai = True
+    weight_holds_bias = True
+    f32_bias = True
+
+    def __init__(self, geometry: Geometry, parts: Parts):
+        super().__init__(geometry, parts)
+        # What the op takes as it is; other activations are widened.
+        own = ("BF16", "F32") if geometry.groups == 1 else ("F32",)
+        self.widens = geometry.activation_dtype not in own
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        g = self.geometry
+        y = torch.ops.aten._dyn_quant_matmul_4bit(
+            x.float() if self.widens else x, self.parts["weight"], g.group_size, g.k, g.n
+        )
+        return y.to(x.dtype)
 
 
 class Int8Vnni(Kernel):

@@ -38,6 +38,14 @@ _TABLE = (
         kernels.Int8Plain, ("BF16", "F16", "F32"),
     ),
     Layout(
+        "vllm-arm/int4-w4a8", 1, "72c83fe3c9efc1bfde6851d9eaf59b6b", parts.arm_int4_w4a8,
+        kernels.ArmInt4W4A8, ("BF16", "F16", "F32"),
+    ),
+    Layout(
+        "vllm-arm/int8-plain", 1, "8b8ec7cb48ef05e1015520d93b71449d", parts.int8_plain,
+        kernels.Int8Plain, ("BF16", "F16", "F32"),
+    ),
+    Layout(
         "vllm-cpu/fp8-vnni", 1, "298fccdddd426fa5a5fbe65912678391", parts.fp8_vnni,
         kernels.Fp8Vnni,
     ),
@@ -97,7 +105,7 @@ def module_parts(module: PackedModule, manifest: Manifest) -> tuple[Geometry, li
     stack of experts: what each of them does."""
     geometry = geometry_of(module, manifest.activation_dtype)
     layout = layout_of(module)
-    if module.layout == "vllm-cpu/int8-plain" and module.activations is None:
+    if layout.parts_of is parts.int8_plain and module.activations is None:
         raise Malformed(module.name, "the module has no quantized activations")
     expected = layout.parts_of(geometry)
     names = {part.name for part in expected} | ({"bias"} if geometry.bias else set())

@@ -108,6 +108,15 @@ class PrepackLinearMethod(LinearMethodBase):
         if not hasattr(layer, "has_bias"):
             return  # a head
         f32 = any(piece.layout.kernel.f32_bias for piece in self.pieces)
+        for piece in self.pieces:
+            held = piece.layout.kernel.weight_holds_bias and piece.geometry.bias
+            if held and getattr(layer, "skip_bias_add", False):
+                raise Unsupported(
+                    piece.modules[0].name,
+                    "the model adds the bias of this layer itself, and the op of "
+                    f"{piece.layout.id} does so, too",
+                    hint="Pack the layer again with --scheme 'MODULE=bf16'",
+                )
         if getattr(layer, "skip_bias_add", False):
             f32 = False  # who adds it does so in the dtype of the activations
         self.bias_loader = BiasLoader(f32, layer.weight_loader)

@@ -87,6 +87,16 @@ def int4_w4a8(g: Geometry) -> list[Part]:
     ]  # fmt: skip
 
 
+def arm_int4_w4a8(g: Geometry) -> list[Part]:
+    """The weight holds scales and bias, too, for every 8 output channels."""
+    if g.groups == 1:
+        record = -(-g.k // 32) * 128 + 96
+    else:
+        record = g.groups * (4 * g.group_size + 16) + 64
+    weight = Part("weight", "U8", (-(-g.n // 8), record), Along(0, 8, 8), NEVER)
+    return [weight, *_input_order(g)]
+
+
 def int8_vnni(g: Geometry) -> list[Part]:
     weight = Part("weight", "I8", (g.n, g.k + 4), Along(0, 1, 32), NEVER)
     return [weight, _channel_scale(g, "F32"), *_input_order(g)]

@@ -1,5 +1,7 @@
 """Can this machine run a folder, with the runtime as it is installed?"""
 
+import platform
+
 import torch
 
 from prepack_vllm.errors import CannotRunHere, Unsupported
@@ -7,7 +9,7 @@ from prepack_vllm.kernels import Kernel, has_op
 from prepack_vllm.layouts import LAYOUTS
 from prepack_vllm.manifest import Manifest
 
-_TARGETS = ("vllm-cpu", "zentorch")
+_TARGETS = ("vllm-cpu", "zentorch", "vllm-arm")
 
 
 def zentorch_runs() -> bool:
@@ -18,6 +20,8 @@ def zentorch_runs() -> bool:
 
 
 def _cpu() -> str:
+    if platform.machine() == "aarch64":
+        return "Arm"
     levels = {
         "AMX": torch.cpu._is_amx_tile_supported(),
         "AVX-512 with BF16": torch.cpu._is_avx512_bf16_supported(),
@@ -53,6 +57,13 @@ def check_layout(id: str, where: str, manifest: Manifest) -> type[Kernel]:
             found=_cpu(),
             hint="Install zentorch (and `deprecated`, which it needs), or take the target "
             f"vllm-cpu. {manifest.rebuild_hint('vllm-cpu')}",
+        )
+    if kernel.needs_kleidiai and not torch.backends.kleidiai.is_available():
+        raise CannotRunHere(
+            where,
+            f"{id} needs an Arm CPU and a torch with KleidiAI",
+            found=_cpu(),
+            hint=f"Take the target vllm-cpu. {manifest.rebuild_hint('vllm-cpu')}",
         )
     missing = [op for op in kernel.ops if not has_op(op)]
     if missing:

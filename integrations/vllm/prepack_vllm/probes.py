@@ -82,7 +82,9 @@ def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
             yield "u4", _geometry("group", GROUP, 1, symmetric, _DYNAMIC), both
     elif layout == "zentorch/da8w4":
         yield "u4", _geometry("group", GROUP, 1, True, _DYNAMIC), bf16
-    elif layout == "vllm-cpu/int8-plain":
+    elif layout == "vllm-arm/int4-w4a8":
+        yield "u4", _geometry("group", GROUP, 1, True, _DYNAMIC), both
+    elif layout in ("vllm-cpu/int8-plain", "vllm-arm/int8-plain"):
         for activations in _INT_ACTIVATIONS:
             yield "s8", _geometry("channel", K, 1, True, activations), both
         yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), both

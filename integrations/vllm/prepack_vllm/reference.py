@@ -51,6 +51,20 @@ def _int4_w4a8(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     return (codes - _per_weight(zeros, g)) * _per_weight(scales, g)
 
 
+def _arm_int4(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
+    place = forms.arm_int4_nibble(g.n, g.k, g.group_size)
+    codes = forms.read_nibbles(_raw(parts["weight"]), place).astype(np.int64)
+    records = _raw(parts["weight"]).reshape(-(-g.n // 8), -1)
+    if g.groups == 1:
+        held = records[:, -64:-32].copy().view(np.float32).astype(np.float64) * 16
+        scales = held.reshape(-1, 1)
+    else:
+        groups = records[:, :-64].reshape(len(records), g.groups, -1)
+        held = forms.bf16_to_f64(groups[:, :, -16:].copy().view(np.uint16))
+        scales = held.transpose(0, 2, 1).reshape(-1, g.groups)
+    return np.where(codes > 7, codes - 16, codes) * _per_weight(scales[: g.n], g)
+
+
 def _int8_vnni(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     codes = forms.read_elements(_raw(parts["weight"]), forms.int8_vnni_byte(g.n, g.k), np.int8)
     return codes.astype(np.float64) * _f64(parts["weight_scale"])[:, None]
@@ -104,6 +118,8 @@ _WEIGHTS = {
     "vllm-cpu/int4-w4a8": _int4_w4a8,
     "vllm-cpu/int8-vnni": _int8_vnni,
     "vllm-cpu/int8-plain": _int8_rows,
+    "vllm-arm/int4-w4a8": _arm_int4,
+    "vllm-arm/int8-plain": _int8_rows,
     "vllm-cpu/fp8-vnni": _fp8_vnni,
     "vllm-cpu/bf16-vnni": _bf16_vnni,
     "vllm-cpu/mxfp4": _mxfp4,

@@ -39,6 +39,27 @@ def pack_wna16(g: Geometry, codes, scales, zeros):
     }
 
 
+def pack_arm_int4(g: Geometry, codes, scales, zeros):
+    """Groups only, N a multiple of 8, no bias."""
+    size = g.groups * (4 * g.group_size + 16) + 64
+    place = forms.arm_int4_nibble(g.n, g.k, g.group_size)
+    records = _place_nibbles(codes ^ 8, place, g.n // 8 * size).reshape(g.n // 8, size)
+    rounded = _scales(scales, "BF16")
+    bits = rounded.view(torch.int16).numpy().reshape(g.n // 8, 8, g.groups).transpose(0, 2, 1)
+    groups = records[:, :-64].reshape(g.n // 8, g.groups, -1)
+    groups[:, :, -16:] = np.ascontiguousarray(bits).view(np.uint8)
+    records[:, :-64] = groups.reshape(g.n // 8, -1)
+    # Sixteen input channels at a time, in the packer's order: the sums are rounded each time.
+    steps = (codes.astype(np.int32) - 8).reshape(g.n, g.k // 32, 2, 2, 8).sum((2, 4))
+    sums = np.zeros(g.n, np.float32)
+    wide = rounded.float().numpy()
+    for step in range(g.k // 32):
+        for half in range(2):
+            sums += steps[:, step, half].astype(np.float32) * wide[:, step * 32 // g.group_size]
+    records[:, -64:-32] = sums.view(np.uint8).reshape(g.n // 8, 32)
+    return {"weight": torch.from_numpy(records)}
+
+
 def pack_int4_w4a8(g: Geometry, codes, scales, zeros):
     b = g.block_k
     size = 16 * b + 128
@@ -124,6 +145,7 @@ def pack_plain_conv1d(g: Geometry, codes, scales, zeros):
 PACK = {
     "vllm-cpu/wna16": pack_wna16,
     "vllm-cpu/int4-w4a8": pack_int4_w4a8,
+    "vllm-arm/int4-w4a8": pack_arm_int4,
     "vllm-cpu/int8-vnni": pack_int8_vnni,
     "vllm-cpu/int8-plain": pack_plain,
     "vllm-cpu/fp8-vnni": pack_pairs,

@@ -125,6 +125,7 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
       shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
+      bias_(std::make_unique<Bias>()),
       rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {
   for (const QuantizedLinear* member : MembersOf(module.weights())) FindCodesInSource(*member);
   // Experts that are stored in one tensor share it.
@@ -199,12 +200,20 @@ Status ModulePacker::PackTile(size_t index, PanelBuffers& buffers, UnitHashes* h
   const PanelRange tile = grid_.At(index);
   const Placement placement = module_.chosen->place_weight(module_.request, tile);
   buffers.packed.resize(PlacedBytes(placement));
-  PREPACK_TRY(ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points));
+  PREPACK_TRY(ReadTileParameters(*module_.chosen, weights, tile, buffers.of_tile));
+  std::span<const float> bias;
+  if (module_.chosen->HoldsParameters()) {
+    PREPACK_TRY(CheckHeldScales(tile, buffers));
+    PREPACK_TRY_ASSIGN(bias, HeldBias());
+    if (!bias.empty()) bias = bias.subspan(tile.n0, tile.rows);
+  }
   PREPACK_TRY(ForPanels(tile, shape_, [&](const PanelRange& panel) {
     const PackJob job = {.request = module_.request,
                          .tile = tile,
                          .panel = panel,
-                         .zero_points = buffers.zero_points};
+                         .zero_points = buffers.of_tile.zero_points,
+                         .scales = buffers.of_tile.scales,
+                         .bias = bias};
     return PackPanel(job, buffers, hashes);
   }));
   return WritePacked(PartRole::kWeight, placement, buffers, hashes);
@@ -256,24 +265,49 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
   if (!status.ok() || !module_.chosen->HasScales()) return status;
 
+  // Tiles of the weight hold them then.
+  if (module_.chosen->HoldsParameters()) return {};
   PREPACK_TRY(CheckScaleLimits(n0, buffers));
   const Placement placement =
       PlaceParameters(*module_.chosen, module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
+  PREPACK_TRY(PackAndCount(n0, rows, buffers.scales, buffers.packed));
+  return WritePacked(PartRole::kScale, placement, buffers);
+}
+
+Status ModulePacker::PackAndCount(uint64_t n0, uint64_t rows, std::span<const float> scales,
+                                  std::span<std::byte> packed) const {
   const GlobalScale global = module_.linear->global_scale().value_or(GlobalScale{});
-  status = prepack::PackScales(*module_.chosen, module_.request, rows, buffers.scales,
-                               buffers.packed, global);
+  Status status =
+      prepack::PackScales(*module_.chosen, module_.request, rows, scales, packed, global);
   if (!status.ok()) {
     return std::move(status).In(
         fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
   }
   const DType value = module_.chosen->scales.value.Of(module_.request);
   if (module_.chosen->scales.two_levels) {
-    *rounded_scales_ += CountOther(*module_.chosen, global, buffers.scales);
+    *rounded_scales_ += CountOther(*module_.chosen, global, scales);
   } else if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
-    *rounded_scales_ += CountRounded(value, buffers.scales);
+    *rounded_scales_ += CountRounded(value, scales);
   }
-  return WritePacked(PartRole::kScale, placement, buffers);
+  return {};
+}
+
+// Packs the scales of a tile by themselves, which finds those that do not fit.
+Status ModulePacker::CheckHeldScales(const PanelRange& tile, PanelBuffers& buffers) const {
+  const std::span<const float> scales = buffers.of_tile.scales;
+  buffers.panel.resize(scales.size_bytes());
+  return PackAndCount(tile.n0, tile.rows, scales, buffers.panel);
+}
+
+// That of the whole module, which the first tile reads.
+Result<std::span<const float>> ModulePacker::HeldBias() const {
+  std::call_once(bias_->once, [&] {
+    bias_->status = ReadHeldBias(checkpoint_, *module_.linear, *module_.chosen, module_.parts,
+                                 bias_->values);
+  });
+  if (!bias_->status.ok()) return bias_->status;
+  return std::span<const float>(bias_->values);
 }
 
 Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {

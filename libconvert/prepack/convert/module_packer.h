@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <vector>
 
 #include "prepack/base/function_ref.h"
@@ -64,6 +66,7 @@ struct PanelBuffers {
   WriteBatch writes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
+  TileParameters of_tile;
   std::vector<int32_t> sums;
   uint64_t written = 0;  // bytes of parts that went through these buffers so far
 };
@@ -100,6 +103,12 @@ class ModulePacker {
                   CodesUser use) const;
   Status PackPanel(const PackJob& job, PanelBuffers& buffers, UnitHashes* hashes) const;
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
+  // Scales [rows, G], and counts those that are rounded.
+  Status PackAndCount(uint64_t n0, uint64_t rows, std::span<const float> scales,
+                      std::span<std::byte> packed) const;
+  // Of a layout whose weight holds scales and bias.
+  Status CheckHeldScales(const PanelRange& tile, PanelBuffers& buffers) const;
+  Result<std::span<const float>> HeldBias() const;
   // Does the kernel multiply with the scales in the buffers as they are?
   Status CheckScaleLimits(uint64_t n0, PanelBuffers& buffers) const;
   Status PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
@@ -117,6 +126,12 @@ class ModulePacker {
   uint64_t strip_rows_;
   // That panels are used from, where they can be, by name.
   std::vector<const StoredTensor*> codes_in_source_;
+  struct Bias {
+    std::once_flag once;
+    Status status;
+    std::vector<float> values;
+  };
+  std::unique_ptr<Bias> bias_;
   std::unique_ptr<std::atomic<uint64_t>> rounded_scales_;
 };
 

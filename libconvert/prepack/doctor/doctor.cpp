@@ -56,11 +56,13 @@ struct TargetNeeds {
 
 constexpr std::array kTargetNeeds = {
     TargetNeeds{"vllm-cpu", {"vllm", "prepack-vllm", ""}},
+    TargetNeeds{"vllm-arm", {"vllm", "prepack-vllm", ""}},
     TargetNeeds{"zentorch", {"vllm", "prepack-vllm", "zentorch"}},
     TargetNeeds{"kt", {"kt-kernel", "sglang", ""}},
 };
 
-constexpr std::array<std::string_view, 4> kKernelTargets = {"vllm-cpu", "zentorch", "onednn", "kt"};
+constexpr std::array<std::string_view, 5> kKernelTargets = {"vllm-cpu", "zentorch", "vllm-arm",
+                                                            "onednn", "kt"};
 
 // The release of "0.32.0+cpu" and "0.32.0.post1" is the same.
 bool SameRelease(std::string_view version, std::string_view made_for) {
@@ -86,7 +88,8 @@ void JudgeConsumer(const DoctorReport& report, std::string_view id, FolderReport
     return;
   }
   if (consumer.made_for.empty() || SameRelease(installed.version, consumer.made_for)) return;
-  const bool has_check = folder.target == "vllm-cpu" || folder.target == "zentorch";
+  const bool has_check = folder.target == "vllm-cpu" || folder.target == "zentorch" ||
+                         folder.target == "vllm-arm";
   Add(folder, DoctorSeverity::kAdvice, "consumer-version",
       fmt::format("the layouts are those of {} {}, and {} {} is installed", consumer.name,
                   consumer.made_for, installed.package, installed.version),

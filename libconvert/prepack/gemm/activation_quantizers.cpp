@@ -148,6 +148,30 @@ QuantizedRows QuantizeKt(std::span<const float> x, uint64_t k) {
   return rows;
 }
 
+QuantizedRows QuantizeKleidiAi(std::span<const float> x, uint64_t k) {
+  constexpr float kLeast = -128.0F;
+  constexpr float kMost = 127.0F;
+  QuantizedRows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const auto [smallest, greatest] = std::minmax_element(row.begin(), row.end());
+    const float from = std::min(0.0F, *smallest);
+    const float to = std::max(0.0F, *greatest);
+    const float factor = from == to ? 1.0F : (kMost - kLeast) / (to - from);
+    const float low = from * factor;
+    const float high = to * factor;
+    // From the end whose zero point is nearer to that of its range.
+    const float ideal = (kLeast + low) + (kMost + high) > 0 ? kLeast - low : kMost - high;
+    const float zero_point = std::nearbyint(std::clamp(ideal, kLeast, kMost));
+    AppendRow(row, rows, [=](float value) {
+      return static_cast<int16_t>(std::clamp(std::nearbyint(value * factor) + zero_point, kLeast, kMost));
+    });
+    rows.scales.push_back(factor != 0 ? 1.0F / factor : 0.0F);
+    rows.zero_points.push_back(static_cast<int64_t>(zero_point));
+  }
+  return rows;
+}
+
 QuantizedRows Shifted(QuantizedRows rows, int shift) {
   for (int16_t& value : rows.values) value = static_cast<int16_t>(value + shift);
   for (int64_t& zero_point : rows.zero_points) zero_point += shift;

@@ -38,6 +38,10 @@ QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k);
 // kt-kernel's BufferA of int8: s8, by two inverses; a row of zeros has scale 0 and values 0.
 QuantizedRows QuantizeKt(std::span<const float> x, uint64_t k);
 
+// KleidiAI's lhs_quant_pack_qai8dxp_f32 and …_bf16_neon: s8 with a zero point, ties away from zero.
+// A row of zeros has scale 1 and values 127.
+QuantizedRows QuantizeKleidiAi(std::span<const float> x, uint64_t k);
+
 // `rows` with the same meaning and every value larger by `shift`.
 QuantizedRows Shifted(QuantizedRows rows, int shift);
 

@@ -31,6 +31,8 @@ constexpr std::array kModels = {
     ModelRow{&kZentorchDa8w4, MakeZentorchDa8W4Model, WeightRounding::kNone},
     ModelRow{&kZentorchInt8, MakeZentorchInt8Model, WeightRounding::kNone},
     ModelRow{&kZentorchInt8Dlp, MakeZentorchInt8DlpModel, WeightRounding::kNone},
+    ModelRow{&kVllmArmInt4W4A8, MakeKleidiAiModel, WeightRounding::kNone},
+    ModelRow{&kVllmArmInt8Plain, MakeVllmInt8PlainModel, WeightRounding::kNone},
     ModelRow{&kOneDnnW4A16, MakeOneDnnW4A16Model, WeightRounding::kToBF16},
     ModelRow{&kOneDnnW4A8, MakeOneDnnW4A8Model, WeightRounding::kNone},
     ModelRow{&kOneDnnW8A8, MakeOneDnnW8A8Model, WeightRounding::kNone},

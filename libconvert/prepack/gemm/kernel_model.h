@@ -159,6 +159,7 @@ MakeModel MakeZentorchWoqModel;
 MakeModel MakeZentorchDa8W4Model;
 MakeModel MakeZentorchInt8Model;
 MakeModel MakeZentorchInt8DlpModel;
+MakeModel MakeKleidiAiModel;
 MakeModel MakeKtAmxInt8Model;
 MakeModel MakeOneDnnW4A16Model;
 MakeModel MakeOneDnnW4A8Model;

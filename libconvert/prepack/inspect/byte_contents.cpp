@@ -192,6 +192,26 @@ std::string_view HoldsName(PartRole role) {
   return "data";
 }
 
+// How many numbers a part has.
+uint64_t ValuesOf(const PartSpec& part) {
+  uint64_t values = 1;
+  for (const uint64_t dim : part.shape) values *= dim;
+  return values;
+}
+
+void AddPackedValues(const PackedModule& packed, PartRole role, uint64_t values, uint64_t byte,
+                     ByteContents& contents) {
+  const PackRequest& request = packed.request();
+  const bool are_shared = role == PartRole::kScale && values < request.n * request.groups();
+  for (const GroupPlace& place : ValuesAt(packed.layout(), request, role, byte)) {
+    const PartBits where = WherePackedValue(packed.layout(), request, role, place);
+    const BitsOfByte bits = Overlap(where.bit, where.bits, byte);
+    const uint64_t rows = are_shared ? std::min(request.scheme.scale_rows, request.n - place.n) : 1;
+    contents.numbers.push_back(
+        {.n = place.n, .rows = rows, .g = place.g, .bit = bits.bit, .bits = bits.bits});
+  }
+}
+
 Status AddPackedCodes(const PackedModule& packed, uint64_t byte, ByteContents& contents) {
   const Layout& layout = packed.layout();
   const PackRequest& request = packed.request();
@@ -206,25 +226,14 @@ Status AddPackedCodes(const PackedModule& packed, uint64_t byte, ByteContents& c
         {.n = place.n, .k = channel(place.k), .bit = bits.bit, .bits = bits.bits});
   }
   if (!found.weights.empty()) return {};
+  if (layout.HoldsParameters()) {
+    AddPackedValues(packed, PartRole::kScale, request.n * request.groups(), byte, contents);
+    contents.holds = "scale";
+    if (!contents.numbers.empty()) return {};
+  }
   contents.holds = found.sum_of ? "sum of codes" : "padding";
   if (found.sum_of) contents.numbers.push_back({.n = *found.sum_of});
   return {};
-}
-
-void AddPackedValues(const PackedModule& packed, const PartSpec& part, uint64_t byte,
-                     ByteContents& contents) {
-  const PackRequest& request = packed.request();
-  uint64_t values = 1;
-  for (const uint64_t dim : part.shape) values *= dim;
-  const bool are_shared = part.role == PartRole::kScale && values < request.n * request.groups();
-  for (const GroupPlace& place : ValuesAt(packed.layout(), request, part.role, byte)) {
-    const PartBits where = WherePackedValue(packed.layout(), request, part.role, place);
-    const BitsOfByte bits = Overlap(where.bit, where.bits, byte);
-    const uint64_t rows = are_shared ? std::min(request.scheme.scale_rows, request.n - place.n) : 1;
-    contents.numbers.push_back(
-        {.n = place.n, .rows = rows, .g = place.g, .bit = bits.bit, .bits = bits.bits});
-  }
-  if (contents.numbers.empty()) contents.holds = "padding";
 }
 
 Status DescribePackedByte(const PackedModule& packed, const PartSpec& part, uint64_t byte,
@@ -235,7 +244,8 @@ Status DescribePackedByte(const PackedModule& packed, const PartSpec& part, uint
       return AddPackedCodes(packed, byte, contents);
     case PartRole::kScale:
     case PartRole::kZeroPoint:
-      AddPackedValues(packed, part, byte, contents);
+      AddPackedValues(packed, part.role, ValuesOf(part), byte, contents);
+      if (contents.numbers.empty()) contents.holds = "padding";
       return {};
     case PartRole::kWeightSum:
     case PartRole::kBias:

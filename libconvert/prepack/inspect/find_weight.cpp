@@ -147,9 +147,15 @@ Status AddFromSource(const OpenedFolder& folder, const QuantizedLinear& linear,
 }
 
 // A number of a part. The layout says where it is; nothing if the layout does not store it.
+// The part that has the numbers of the role; null: there are none.
+const PartSpec* FindHolder(const PackedModule& packed, PartRole role) {
+  const bool held = role == PartRole::kScale && packed.layout().HoldsParameters();
+  return FindPart(packed.parts(), held ? PartRole::kWeight : role);
+}
+
 Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRole role,
                  std::string_view what, const PartBits& bits, double value, FoundWeight& found) {
-  const PartSpec* part = FindPart(packed.parts(), role);
+  const PartSpec* part = FindHolder(packed, role);
   if (part == nullptr || bits.bits == 0) return {};
   const StoredTensor* tensor =
       folder.checkpoint->Find(packed.layout().TensorName(packed.name(), *part));
@@ -172,7 +178,7 @@ Status AddFromPacked(const OpenedFolder& folder, const PackedModule& packed, con
   const std::array<std::pair<PartRole, std::string_view>, 2> values = {
       {{PartRole::kScale, "scale"}, {PartRole::kZeroPoint, "zero point"}}};
   for (const auto& [role, what] : values) {
-    if (!status.ok() || FindPart(packed.parts(), role) == nullptr) continue;
+    if (!status.ok() || FindHolder(packed, role) == nullptr) continue;
     const double value = role == PartRole::kScale ? static_cast<double>(row.scales[found.group])
                                                   : row.zero_points[found.group];
     status = AddPacked(folder, packed, role, what, WherePackedValue(layout, request, role, group),

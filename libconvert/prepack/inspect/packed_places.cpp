@@ -122,8 +122,13 @@ std::vector<std::byte> PackMarkedChannels(const Layout& layout, const PackReques
   }
   const std::vector<uint8_t> zero_points(
       layout.codes_need_zero_points ? strip.rows * request.groups() : 0);
+  const std::vector<float> scales(layout.HoldsParameters() ? strip.rows * request.groups() : 0, 1);
   std::vector<std::byte> packed(PlacedBytes(strip.placement));
-  layout.pack_codes({.request = request, .tile = range, .panel = range, .zero_points = zero_points},
+  layout.pack_codes({.request = request,
+                     .tile = range,
+                     .panel = range,
+                     .zero_points = zero_points,
+                     .scales = scales},
                     codes, packed);
   return packed;
 }
@@ -162,6 +167,7 @@ std::vector<std::byte> PackMarkedValues(const Layout& layout, const PackRequest&
 }
 
 uint64_t ElementBytes(const Layout& layout, const PackRequest& request, PartRole role) {
+  if (role == PartRole::kScale) return DTypeBits(layout.scales.stored.Of(request)) / 8;
   const std::vector<PartSpec> parts = layout.Parts(request);
   return std::max<uint64_t>(1, DTypeBits(FindPart(parts, role)->dtype) / 8);
 }
@@ -253,8 +259,9 @@ PartBits WherePackedValue(const Layout& layout, const PackRequest& request, Part
     const bool high = (changed & std::byte{0x0F}) == std::byte{0};
     const uint64_t element = ElementBytes(layout, request, role);
     const std::vector<PartSpec> parts = layout.Parts(request);
-    const PartSpec& part = *FindPart(parts, role);
-    const uint64_t part_bits = TensorBytes(part.dtype, part.shape).value() * 8;
+    const PartSpec* part = FindPart(parts, role);
+    const uint64_t part_bits =
+        part == nullptr ? UINT64_MAX : TensorBytes(part->dtype, part->shape).value() * 8;
     if ((low || high) && part_bits < request.n * groups * 8) {
       return {.bit = InPart(strip.placement, at) * 8 + (high ? 4 : 0), .bits = 4};
     }

@@ -195,7 +195,12 @@ Probe MakeProbe(const PackRequest& request, SplitMix64& random) {
 
 PackJob WholeModule(const PackRequest& request, const Probe& probe) {
   const PanelRange all{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
-  return {.request = request, .tile = all, .panel = all, .zero_points = probe.zero_points};
+  return {.request = request,
+          .tile = all,
+          .panel = all,
+          .zero_points = probe.zero_points,
+          .scales = probe.scales,
+          .bias = probe.bias};
 }
 
 std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& request,

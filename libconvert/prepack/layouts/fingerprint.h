@@ -26,6 +26,7 @@ struct Probe {
   std::vector<std::byte> codes;      // a panel of the whole module
   std::vector<float> scales;         // [N, G], of both signs and many magnitudes
   std::vector<uint8_t> zero_points;  // [N, G], the extremes among them
+  std::vector<float> bias = {};      // [N] or none, for layouts whose weight holds it
 };
 
 Probe MakeProbe(const PackRequest& request, SplitMix64& random);

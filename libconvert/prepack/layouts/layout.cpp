@@ -244,12 +244,16 @@ std::string ScaleRounding(const Layout& layout, const PackRequest& request) {
   return fmt::format("{} to {}, nearest even", DTypeName(stored), DTypeName(value));
 }
 
-Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weights,
-                              const PanelRange& tile, std::vector<uint8_t>& zero_points) {
-  zero_points.clear();
-  if (!layout.codes_need_zero_points) return {};
-  zero_points.resize(tile.rows * weights.groups());
-  return weights.ReadZeroPoints(tile.n0, tile.rows, zero_points);
+Status ReadTileParameters(const Layout& layout, const QuantizedLinear& weights,
+                          const PanelRange& tile, TileParameters& parameters) {
+  const uint64_t count = tile.rows * weights.groups();
+  parameters.zero_points.resize(layout.codes_need_zero_points ? count : 0);
+  parameters.scales.resize(layout.HoldsParameters() ? count : 0);
+  if (layout.codes_need_zero_points) {
+    PREPACK_TRY(weights.ReadZeroPoints(tile.n0, tile.rows, parameters.zero_points));
+  }
+  if (!layout.HoldsParameters()) return {};
+  return weights.ReadScales(tile.n0, tile.rows, parameters.scales);
 }
 
 }  // namespace prepack

@@ -243,6 +243,7 @@ enum class ParameterOrder : uint8_t {
   kBlocks,    // [N/32, G, 32], for kernels that take 32 output channels at a time
   kSquares,   // [⌈N/r⌉, ⌈K/128⌉], one per block; [N] where a channel has one
   kRows,      // [⌈N/r⌉, G]: as the scheme has them, none repeated
+  kInWeight,  // no part of their own: the weight holds them between the codes, and the bias, too
 };
 
 // Packed bytes that lie side by side at regular distances: run i covers bytes
@@ -264,6 +265,15 @@ using Placement = FixedVector<Runs, 3>;  // a weight, and two kinds of sums
 
 uint64_t PlacedBytes(const Placement& placement);
 
+// Scales that the weight holds.
+struct InWeight {
+  // Where those of output channels [n0, n0 + rows) lie in the weight, [G, rows]; n0 is a multiple
+  // of cut().strip_rows, and there are at most so many.
+  Placement (*place_scales)(const PackRequest& request, uint64_t n0, uint64_t rows) = nullptr;
+  // What they are multiplied by before they are stored: a power of two.
+  float (*factor)(const PackRequest& request) = nullptr;
+};
+
 struct ScaleRow {
   ParameterOrder order = ParameterOrder::kNone;
   StoredDType value = DType::kF32;   // what scales are rounded to, nearest even; F8_E8M0 holds
@@ -276,6 +286,7 @@ struct ScaleRow {
   // a part of its own and divides or multiplies.
   bool two_levels = false;
   bool global_divides = false;
+  const InWeight* in_weight = nullptr;  // of kInWeight
 };
 
 // How zero points are stored where the orders above do not say. Packing writes every bit of the
@@ -343,6 +354,10 @@ struct PackJob {
   PanelRange panel;  // the piece of it that `codes` holds
   // [tile.rows, G]; given to layouts with codes_need_zero_points, else empty.
   std::span<const uint8_t> zero_points = {};
+  // [tile.rows, G] as the source has them, and [tile.rows] or none; given to layouts whose weight
+  // holds scales and bias.
+  std::span<const float> scales = {};
+  std::span<const float> bias = {};
 };
 
 struct Layout {
@@ -434,6 +449,7 @@ struct Layout {
                        std::span<std::byte> packed) = nullptr;
 
   bool HasScales() const { return scales.order != ParameterOrder::kNone; }
+  bool HoldsParameters() const { return scales.order == ParameterOrder::kInWeight; }
   // Every part that a module may have, and those of this module. Same order. Those of stacked
   // experts have the number of experts as their first dimension.
   std::vector<PartRow> PartRows() const;
@@ -462,10 +478,15 @@ uint64_t StripRows(const Layout& layout, const PackRequest& request);
 // "none" when the stored scales fit without rounding, else e.g. "F32 to BF16, nearest even".
 std::string ScaleRounding(const Layout& layout, const PackRequest& request);
 
-// Fills zero points [tile.rows, G] for pack_codes of a tile, or empties them where the layout packs
-// codes without.
-Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weights,
-                              const PanelRange& tile, std::vector<uint8_t>& zero_points);
+// What a tile is packed with besides codes.
+struct TileParameters {
+  std::vector<uint8_t> zero_points;
+  std::vector<float> scales;
+};
+
+// Fills what pack_codes of a tile wants, and empties what the layout packs codes without.
+Status ReadTileParameters(const Layout& layout, const QuantizedLinear& weights,
+                          const PanelRange& tile, TileParameters& parameters);
 
 }  // namespace prepack
 

@@ -285,6 +285,22 @@ void UnpackSchemeRows(const Layout& layout, const PackRequest& request, uint64_t
   for (uint64_t i = 0; i < rows * request.groups(); ++i) scales[i] = line[form.Stored(i)];
 }
 
+// Scales that the weight holds: multiplied by the layout's factor, which a scale must survive.
+Status PackScaled(const Layout& layout, const PackRequest& request, const ParameterStrip& strip,
+                  std::span<const float> scales, std::span<std::byte> packed) {
+  const ScaleDTypes as = DTypesOf(layout, request);
+  const float factor = layout.scales.in_weight->factor(request);
+  Scratch<float> scaled(scales.size());
+  std::ranges::transform(scales, scaled.data(), [=](float scale) { return scale * factor; });
+  PREPACK_TRY(PackScaleStrip(as, strip, std::span(scaled.data(), scales.size()), packed));
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (scaled[i] / factor == scales[i]) continue;
+    return ScaleDoesNotFit(PlaceOf(request, i), as.value, scaled[i])
+        .Hint("The kernel multiplies with a sixteenth of the scale");
+  }
+  return {};
+}
+
 bool AreSchemeRows(const Layout& layout) {
   return layout.scales.order == ParameterOrder::kRows;
 }
@@ -302,6 +318,9 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
   if (scale && AreSquares(layout, request)) {
     const Squares squares(request);
     return {{.offset = squares.Bytes(n0), .bytes = squares.Bytes(rows)}};
+  }
+  if (scale && layout.HoldsParameters()) {
+    return layout.scales.in_weight->place_scales(request, n0, rows);
   }
   if (scale && AreSchemeRows(layout)) {
     const SchemeRows form(request);
@@ -335,8 +354,10 @@ Status PackScales(const Layout& layout, const PackRequest& request, uint64_t row
   if (AreSchemeRows(layout)) {
     return PackSchemeRows(layout, request, rows, scales, packed, global);
   }
+  const ParameterStrip strip = StripOf(layout.scales.order, request, rows);
+  if (layout.HoldsParameters()) return PackScaled(layout, request, strip, scales, packed);
   const ScaleDTypes as = DTypesOf(layout, request);
-  PREPACK_TRY(PackScaleStrip(as, StripOf(layout.scales.order, request, rows), scales, packed));
+  PREPACK_TRY(PackScaleStrip(as, strip, scales, packed));
   return layout.checkpoint ? CheckHeld(request, as.value, scales) : Status();
 }
 
@@ -349,6 +370,9 @@ void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t row
   }
   UnpackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows), packed,
                    scales);
+  if (!layout.HoldsParameters()) return;
+  const float factor = layout.scales.in_weight->factor(request);
+  for (float& scale : scales) scale /= factor;
 }
 
 float BelowGlobal(const GlobalScale& global, float scale) {

@@ -38,7 +38,8 @@ Status ForExpertRows(const PackRequest& request, uint64_t n0, uint64_t rows, Vis
 }
 
 // Where rows [n0, n0 + rows) of scales or zero points go, which belong to one expert if any; n0
-// and, but for the last strip, rows are multiples of cut().strip_rows.
+// and, but for the last strip, rows are multiples of cut().strip_rows. Of a layout whose weight
+// holds the scales, the place in the weight, of one strip.
 Placement PlaceParameters(const Layout& layout, const PackRequest& request, PartRole role,
                           uint64_t n0, uint64_t rows);
 

@@ -104,6 +104,8 @@ extern const Layout kOneDnnW4A8;
 extern const Layout kOneDnnW8A8;
 extern const Layout kPlainBf16;
 extern const Layout kPlainBf16Conv1d;
+extern const Layout kVllmArmInt4W4A8;
+extern const Layout kVllmArmInt8Plain;
 extern const Layout kVllmBf16Vnni;
 extern const Layout kVllmFp8Vnni;
 extern const Layout kVllmFp8W8A8Vnni4;

@@ -135,37 +135,52 @@ constexpr Condition kDynamicOrAsymmetricActivations{
       return r.scheme.activations.dynamic || !r.scheme.activations.symmetric;
     }};
 
+constexpr Layout PlainInt8(std::string_view id, std::string_view target) {
+  return {
+      .id = id,
+      .version = 1,
+      .target = target,
+      .consumer = "torch.ops._C.create_onednn_scaled_mm_handler, onednn_scaled_mm",
+      .mirrors = "vLLM 0.32.0, vllm/model_executor/kernels/linear/scaled_mm/cpu.py",
+      .schemes =
+          "w8a8 with dynamic or static, symmetric or asymmetric activations, symmetric "
+          "weights, channel or tensor",
+      .constraints = "any N and K",
+      .address = "byte n · K + k",
+      .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",
+      .expert_op = false,
+      .static_activations = true,
+      .eligible = EligiblePlain,
+      .weight = PlainWeight(DType::kI8),
+      .scales = {.order = ParameterOrder::kChannels},
+      .weight_sums = {.name = "azp_adj", .when = kDynamicOrAsymmetricActivations},
+      .bias = symbol::kAsActivations,
+      .cut = CutAnywhere,
+      .weight_bit = RowMajorWeightBit,
+      .place_weight = PlaceChannels,
+      .pack_codes = PackPlain,
+      .unpack_codes = UnpackPlain,
+  };
+}
+
 }  // namespace
 
-constinit const Layout kVllmInt8Plain = {
-    .id = "vllm-cpu/int8-plain",
-    .version = 1,
-    .target = "vllm-cpu",
-    .consumer = "torch.ops._C.create_onednn_scaled_mm_handler, onednn_scaled_mm",
-    .mirrors = "vLLM 0.32.0, vllm/model_executor/kernels/linear/scaled_mm/cpu.py",
-    .schemes =
-        "w8a8 with dynamic or static, symmetric or asymmetric activations, symmetric "
-        "weights, channel or tensor",
-    .constraints = "any N and K",
-    .isa =
-        "any with VNNI (without, oneDNN's sums saturate); the handler "
-        "reorders the weights for the CPU when it loads them",
-    .needs = {CpuFeature::kVnni},
-    .address = "byte n · K + k",
-    .notes = "",
-    .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",
-    .expert_op = false,
-    .static_activations = true,
-    .eligible = EligiblePlain,
-    .weight = PlainWeight(DType::kI8),
-    .scales = {.order = ParameterOrder::kChannels},
-    .weight_sums = {.name = "azp_adj", .when = kDynamicOrAsymmetricActivations},
-    .bias = symbol::kAsActivations,
-    .cut = CutAnywhere,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+constinit const Layout kVllmInt8Plain = [] {
+  Layout row = PlainInt8("vllm-cpu/int8-plain", "vllm-cpu");
+  row.isa =
+      "any with VNNI (without, oneDNN's sums saturate); the handler reorders the weights for the "
+      "CPU when it loads them";
+  row.needs = {CpuFeature::kVnni};
+  return row;
+}();
+
+// vllm-arm/int8-plain: the same bytes for the same op on Arm CPUs, which is what vLLM runs there
+// for all kinds of activations.
+constinit const Layout kVllmArmInt8Plain = [] {
+  Layout row = PlainInt8("vllm-arm/int8-plain", "vllm-arm");
+  row.isa = "any Arm; the handler reorders the weights for the CPU when it loads them";
+  row.wants = {CpuFeature::kI8mm};
+  return row;
+}();
 
 }  // namespace prepack

@@ -300,6 +300,7 @@ Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab
 
 Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
                                 std::span<float> scales) const {
+  if (layout_->HoldsParameters()) return ReadHeldScales(n0, rows, packed, scales);
   if (!parts_.contains(PartRole::kScale)) {
     std::ranges::fill(scales, 1.0F);
     return {};
@@ -320,6 +321,29 @@ Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
     UnpackScales(*layout_, request_, count, packed, out, global);
     return {};
   });
+}
+
+// The runs of a strip are short and near each other: what lies from the first to the last is read
+// at once.
+Status PackedModule::ReadHeldScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
+                                    std::span<float> scales) const {
+  const uint64_t groups = request_.groups();
+  const uint64_t strip = layout_->cut(request_).strip_rows;
+  PageBuffer gathered;
+  for (uint64_t row = 0; row < rows; row += strip) {
+    const uint64_t count = std::min(strip, rows - row);
+    const Placement placement = PlaceParameters(*layout_, request_, PartRole::kScale, n0 + row, count);
+    const Runs& runs = placement.front();
+    packed.resize((runs.count - 1) * runs.stride + runs.bytes);
+    PREPACK_TRY(ReadPart(PartRole::kWeight, runs.offset, packed));
+    gathered.resize(runs.bytes * runs.count);
+    for (uint64_t run = 0; run < runs.count; ++run) {
+      std::memcpy(&gathered[run * runs.bytes], &packed[run * runs.stride], runs.bytes);
+    }
+    UnpackScales(*layout_, request_, count, gathered,
+                 scales.subspan(row * groups, count * groups));
+  }
+  return {};
 }
 
 Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& packed,

@@ -124,6 +124,8 @@ class PackedModule {
  private:
   PackedModule() = default;
   Status ReadPlaced(PartRole role, const Placement& placement, PageBuffer& packed) const;
+  Status ReadHeldScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
+                        std::span<float> scales) const;
 
   const PackedFolder* folder_ = nullptr;
   const std::string* name_ = nullptr;

@@ -183,4 +183,17 @@ Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linea
   }
 }
 
+Status ReadHeldBias(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                    const Layout& layout, const std::vector<PartSpec>& parts,
+                    std::vector<float>& bias) {
+  bias.clear();
+  const PartSpec* part = FindPart(parts, PartRole::kBias);
+  if (part == nullptr) return {};
+  PageBuffer bytes;
+  PREPACK_TRY(SmallPartBytes(checkpoint, linear, layout, *part, bytes));
+  bias.resize(bytes.size() / sizeof(float));
+  std::memcpy(bias.data(), bytes.data(), bytes.size());
+  return {};
+}
+
 }  // namespace prepack

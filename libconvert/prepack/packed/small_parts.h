@@ -43,6 +43,12 @@ bool IsSmallPart(PartRole role);
 Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                       const Layout& layout, const PartSpec& part, PageBuffer& out);
 
+// The bias of a module in a layout whose weight holds it, [N]; none where it has no bias. `parts`
+// are those of the module.
+Status ReadHeldBias(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                    const Layout& layout, const std::vector<PartSpec>& parts,
+                    std::vector<float>& bias);
+
 }  // namespace prepack
 
 #endif  // PREPACK_PACKED_SMALL_PARTS_H_

@@ -35,6 +35,7 @@ struct Buffers {
   std::vector<float> expected_scales;
   std::vector<uint8_t> found_zeros;
   std::vector<uint8_t> expected_zeros;
+  TileParameters of_tile;
   std::vector<int32_t> sums;
 };
 
@@ -86,6 +87,11 @@ class ModuleComparison {
   }
   size_t strips() const { return static_cast<size_t>(CeilDiv(weights_.n(), strip_rows_)); }
 
+  // Before tiles are compared.
+  Status ReadBias(const QuantizedLinear& linear) {
+    if (!layout_.HoldsParameters()) return {};
+    return ReadHeldBias(source_, linear, layout_, packed_.parts(), bias_);
+  }
   Status CompareTile(size_t index, Buffers& buffers, ModuleDifferences& differences) const;
   Status CompareStrip(size_t index, Buffers& buffers, ModuleDifferences& differences) const;
   Status CompareSmallParts(const QuantizedLinear& linear, Buffers& buffers,
@@ -111,6 +117,7 @@ class ModuleComparison {
   DType scale_dtype_;
   bool rounds_scales_;
   GlobalScale global_;  // of the source
+  std::vector<float> bias_;  // where the weight holds it
 };
 
 // Codes are unpacked and compared. Whatever else the weight holds is compared by packing the source
@@ -118,7 +125,7 @@ class ModuleComparison {
 Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
                                      ModuleDifferences& differences) const {
   const PanelRange tile = grid_.At(index);
-  PREPACK_TRY(ReadZeroPointsForCodes(layout_, weights_, tile, buffers.expected_zeros));
+  PREPACK_TRY(ReadTileParameters(layout_, weights_, tile, buffers.of_tile));
   Status status;
   PREPACK_TRY(packed_.VisitTile(tile, buffers.packed, [&](const VisitedTile& packed) {
     status = CompareMapped(tile, packed, buffers, differences);
@@ -143,7 +150,10 @@ Status ModuleComparison::CompareMapped(const PanelRange& tile, const VisitedTile
       layout_.pack_codes({.request = request_,
                           .tile = tile,
                           .panel = panel,
-                          .zero_points = buffers.expected_zeros},
+                          .zero_points = buffers.of_tile.zero_points,
+                          .scales = buffers.of_tile.scales,
+                          .bias = bias_.empty() ? std::span<const float>()
+                                                : std::span(bias_).subspan(tile.n0, tile.rows)},
                          expected, buffers.repacked);
     });
   }));
@@ -306,6 +316,9 @@ uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& w
   // Found and expected, and the words that the latter are taken out of.
   uint64_t most =
       (layout.weight_has_extras ? 2 : 1) * bytes + 3 * panel + tile.rows * weights.groups();
+  if (layout.HoldsParameters()) {
+    most += tile.rows * weights.groups() * sizeof(float) + weights.n() * sizeof(float);
+  }
   if (weights.reordered()) most += panel_rows * PanelRowBytes(code, weights.k()) + 16 * weights.k();
   if (code == CodeType::kBF16) most += panel_rows * weights.k() * (sizeof(float) + 1);
   const uint64_t strip = std::min(StripRows(layout, request), weights.n()) * weights.groups();
@@ -322,7 +335,8 @@ Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkp
                                         const QuantizedLinear& linear,
                                         const QuantizedLinear& weights, unsigned threads,
                                         Progress& progress) {
-  const ModuleComparison comparison(packed, source, weights);
+  ModuleComparison comparison(packed, source, weights);
+  PREPACK_TRY(comparison.ReadBias(linear));
   const size_t tiles = comparison.tiles();
   std::vector<Buffers> buffers(threads);
   std::vector<ModuleDifferences> of_worker(threads);

@@ -118,6 +118,7 @@ void ForPieces(benchmark::State& state, const Layout& layout, Isa isa, uint64_t 
   request.n = rows;
   const std::vector<Piece> pieces = Pieces(layout, request);
   const std::vector<uint8_t> zero_points(rows * request.groups(), 8);
+  const std::vector<float> scales(rows * request.groups(), 0.01F);
   const size_t bytes = rows * prepack::PanelRowBytes(request.scheme.code, kChannels);
   Buffers buffers(2 * bytes + kTileSlack);
   for (auto _ : state) {
@@ -125,7 +126,8 @@ void ForPieces(benchmark::State& state, const Layout& layout, Isa isa, uint64_t 
       work(prepack::PackJob{.request = request,
                             .tile = piece.tile,
                             .panel = piece.panel,
-                            .zero_points = zero_points},
+                            .zero_points = zero_points,
+                            .scales = scales},
            buffers, piece);
     }
     benchmark::ClobberMemory();

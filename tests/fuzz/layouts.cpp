@@ -102,11 +102,13 @@ class Packing {
  private:
   PackJob Job(const PanelRange& tile, const PanelRange& panel) const {
     const uint64_t groups = request_.groups();
-    return {
-        .request = request_,
-        .tile = tile,
-        .panel = panel,
-        .zero_points = std::span(probe_.zero_points).subspan(tile.n0 * groups, tile.rows * groups)};
+    const uint64_t first = tile.n0 * groups;
+    const uint64_t count = tile.rows * groups;
+    return {.request = request_,
+            .tile = tile,
+            .panel = panel,
+            .zero_points = std::span(probe_.zero_points).subspan(first, count),
+            .scales = std::span(probe_.scales).subspan(first, count)};
   }
 
   Bytes PackTile(const PanelRange& tile, const TileShape& shape, const Bytes& codes) const {

@@ -354,8 +354,6 @@ TEST_CASE("vllm-cpu/int4-w4a8 says what it takes and why not") {
 }
 
 TEST_CASE("vllm-arm/int4-w4a8 says what it takes and why not") {
-  constexpr std::string_view kQuantizes =
-      "the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme changes that)";
   PackRequest good = W4A8();
   good.scheme.group_size = 32;
   CheckCases(
@@ -367,12 +365,15 @@ TEST_CASE("vllm-arm/int4-w4a8 says what it takes and why not") {
           {"", [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
           {"", [](PackRequest& r) { r.activation_dtype = DType::kF32; }},
           {"", [](PackRequest& r) { r.reordered = true; }},
-          {fmt::format("activations are not quantized: {}", kQuantizes),
+          {"activations are not quantized: the kernel quantizes them itself, to 8-bit int per "
+           "token "
+           "(--scheme changes that)",
            [](PackRequest& r) { r.scheme.activations = {}; }},
           {"the weights have zero points: the kernel takes symmetric weights only, and vLLM has no "
            "other for 4 bits on Arm (--fallback dequantize makes bf16 of them)",
            [](PackRequest& r) { r.scheme.symmetric = false; }},
-          {"the group size = 16 is not a multiple of 32: the kernel multiplies 32 input channels at "
+          {"the group size = 16 is not a multiple of 32: the kernel multiplies 32 input channels "
+           "at "
            "a time",
            [](PackRequest& r) { r.scheme.group_size = 16; }},
           {"", [](PackRequest& r) { r.k = r.scheme.group_size = 10; }},

@@ -237,14 +237,13 @@ TEST_CASE("scales that the weight holds lie where the layout says") {
       for (uint64_t n0 = 0; n0 < request.n; n0 += strip) {
         const uint64_t rows = std::min(strip, request.n - n0);
         std::vector<std::byte> gathered;
-        RequireOk(ForPieces(PlaceParameters(layout, request, PartRole::kScale, n0, rows),
-                            [&](uint64_t offset, uint64_t bytes) -> Status {
-                              const auto from =
-                                  packed.begin() + static_cast<std::ptrdiff_t>(offset);
-                              gathered.insert(gathered.end(), from,
-                                              from + static_cast<std::ptrdiff_t>(bytes));
-                              return {};
-                            }));
+        RequireOk(ForPieces(
+            PlaceParameters(layout, request, PartRole::kScale, n0, rows),
+            [&](uint64_t offset, uint64_t bytes) -> Status {
+              const auto from = packed.begin() + static_cast<std::ptrdiff_t>(offset);
+              gathered.insert(gathered.end(), from, from + static_cast<std::ptrdiff_t>(bytes));
+              return {};
+            }));
         std::vector<float> scales(rows * request.groups());
         UnpackScales(layout, request, rows, gathered, scales);
         for (size_t i = 0; i < scales.size(); ++i) {
@@ -268,10 +267,10 @@ TEST_CASE("scales and zero points come back") {
         const float factor = request.scheme.code == CodeType::kF4E2M1 ? 1 : 64;
         for (float& scale : probe.scales) scale *= factor;
         // Where the weight holds them, a strip at a time has a place.
-        Guarded packed(layout.HoldsParameters()
-                           ? probe.scales.size() * DTypeBits(layout.scales.stored.Of(request)) / 8
-                           : PlacedBytes(PlaceParameters(layout, request, PartRole::kScale, 0,
-                                                         request.n)));
+        Guarded packed(
+            layout.HoldsParameters()
+                ? probe.scales.size() * DTypeBits(layout.scales.stored.Of(request)) / 8
+                : PlacedBytes(PlaceParameters(layout, request, PartRole::kScale, 0, request.n)));
         REQUIRE(PackScales(layout, request, request.n, probe.scales, packed.span()).ok());
         CHECK(packed.GuardIsIntact());
         std::vector<float> unpacked(probe.scales.size());

@@ -150,5 +150,27 @@ TEST_CASE("a target whose runtime loads no checkpoints chooses nothing") {
   CHECK(RuntimeChoices("onednn", "gptq", source).empty());
 }
 
+TEST_CASE(
+    "on Arm there are two kernels, and 4 bits are for checkpoints that say 8-bit activations") {
+  const auto on_arm = [](std::string_view format, const Scheme& scheme) {
+    PackRequest source;
+    source.scheme = scheme;
+    return RuntimeChoices("vllm-arm", format, source);
+  };
+  const Choices none = {{"any", kNone, "no kernel for Arm exists for it"}};
+  const Choices int4 = {{"any", "vllm-arm/int4-w4a8", "packed anew at every start"}};
+  CHECK(on_arm("compressed-tensors", FourBits(true, 32, EightBitLinear())) == int4);
+  CHECK(on_arm("compressed-tensors", FourBits(false, 32, EightBitLinear())) == none);
+  CHECK(on_arm("compressed-tensors", FourBits(true)) == none);
+  CHECK(on_arm("gptq", FourBits(true)) == none);
+  CHECK(on_arm("compressed-tensors",
+               Bytes(CodeType::kS8, Granularity::kChannel, EightBitLinear(false, false))) ==
+        Choices{{"any", kHandler, ""}});
+  CHECK(on_arm("compressed-tensors", Bytes(CodeType::kS8, Granularity::kChannel, {})) == none);
+  CHECK(on_arm("fp8", Bytes(CodeType::kF8E4M3, Granularity::kBlock, {})) == none);
+  CHECK(on_arm("fp8", Bytes(CodeType::kF8E4M3, Granularity::kTensor, {})) ==
+        Choices{{"any", "plain torch", ""}});
+}
+
 }  // namespace
 }  // namespace prepack::testing

@@ -303,8 +303,8 @@ Status ModulePacker::CheckHeldScales(const PanelRange& tile, PanelBuffers& buffe
 // That of the whole module, which the first tile reads.
 Result<std::span<const float>> ModulePacker::HeldBias() const {
   std::call_once(bias_->once, [&] {
-    bias_->status = ReadHeldBias(checkpoint_, *module_.linear, *module_.chosen, module_.parts,
-                                 bias_->values);
+    bias_->status =
+        ReadHeldBias(checkpoint_, *module_.linear, *module_.chosen, module_.parts, bias_->values);
   });
   if (!bias_->status.ok()) return bias_->status;
   return std::span<const float>(bias_->values);

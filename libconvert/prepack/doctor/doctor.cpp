@@ -88,8 +88,8 @@ void JudgeConsumer(const DoctorReport& report, std::string_view id, FolderReport
     return;
   }
   if (consumer.made_for.empty() || SameRelease(installed.version, consumer.made_for)) return;
-  const bool has_check = folder.target == "vllm-cpu" || folder.target == "zentorch" ||
-                         folder.target == "vllm-arm";
+  const bool has_check =
+      folder.target == "vllm-cpu" || folder.target == "zentorch" || folder.target == "vllm-arm";
   Add(folder, DoctorSeverity::kAdvice, "consumer-version",
       fmt::format("the layouts are those of {} {}, and {} {} is installed", consumer.name,
                   consumer.made_for, installed.package, installed.version),

@@ -164,7 +164,8 @@ QuantizedRows QuantizeKleidiAi(std::span<const float> x, uint64_t k) {
     const float ideal = (kLeast + low) + (kMost + high) > 0 ? kLeast - low : kMost - high;
     const float zero_point = std::nearbyint(std::clamp(ideal, kLeast, kMost));
     AppendRow(row, rows, [=](float value) {
-      return static_cast<int16_t>(std::clamp(std::nearbyint(value * factor) + zero_point, kLeast, kMost));
+      return static_cast<int16_t>(
+          std::clamp(std::nearbyint(value * factor) + zero_point, kLeast, kMost));
     });
     rows.scales.push_back(factor != 0 ? 1.0F / factor : 0.0F);
     rows.zero_points.push_back(static_cast<int64_t>(zero_point));

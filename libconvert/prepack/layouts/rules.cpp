@@ -134,6 +134,15 @@ Eligibility Int8Activations(const PackRequest& request) {
                   DescribeWanted(activations)));
 }
 
+Eligibility Int8ActivationsPerToken(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (IsInt8(activations) && IsPerToken(activations)) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("{}: the kernel quantizes them itself, to 8-bit int per token (--scheme changes "
+                  "that)",
+                  DescribeWanted(activations)));
+}
+
 Eligibility ScalesPerChannelOrGroup(const PackRequest& request) {
   const Granularity granularity = request.scheme.granularity;
   if (granularity == Granularity::kChannel || granularity == Granularity::kGroup) {

@@ -26,9 +26,10 @@ Eligibility DequantizedWeights(const PackRequest& request);
 Eligibility SymmetricWeights(const PackRequest& request);
 
 // What the activations are multiplied as.
-Eligibility WideActivations(const PackRequest& request);         // not quantized
-Eligibility DynamicInt8Activations(const PackRequest& request);  // per token, symmetric
-Eligibility Int8Activations(const PackRequest& request);         // per token or static per tensor
+Eligibility WideActivations(const PackRequest& request);          // not quantized
+Eligibility DynamicInt8Activations(const PackRequest& request);   // per token, symmetric
+Eligibility Int8Activations(const PackRequest& request);          // per token or static per tensor
+Eligibility Int8ActivationsPerToken(const PackRequest& request);  // with or without zero points
 
 // One scale per output channel, or per output channel and group.
 Eligibility ScalesPerChannelOrGroup(const PackRequest& request);

@@ -41,10 +41,10 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kRecordRows = 8;     // output channels
-constexpr uint64_t kStepInputs = 32;    // whose codes are interleaved
-constexpr uint64_t kRowRun = 8;         // bytes of a channel that lie side by side
-constexpr uint64_t kHighHalf = 16;      // input channels between the halves of a byte
+constexpr uint64_t kRecordRows = 8;   // output channels
+constexpr uint64_t kStepInputs = 32;  // whose codes are interleaved
+constexpr uint64_t kRowRun = 8;       // bytes of a channel that lie side by side
+constexpr uint64_t kHighHalf = 16;    // input channels between the halves of a byte
 constexpr uint64_t kStepBytes = kRecordRows * kStepInputs / 2;
 constexpr uint64_t kSegmentBytes = kRecordRows * kRowRun;  // half a step: 16 input channels
 constexpr uint64_t kColumn = kRecordRows * sizeof(float);  // of sums, scales, biases
@@ -94,17 +94,9 @@ uint64_t CodesBegin(const PackRequest& request, uint64_t k) {
 Eligibility SymmetricOrOther(const PackRequest& request) {
   if (request.scheme.symmetric) return Eligibility::Yes();
   return Eligibility::No(
-      "the weights have zero points: the kernel takes symmetric weights only, and vLLM has no other "
+      "the weights have zero points: the kernel takes symmetric weights only, and vLLM has no "
+      "other "
       "for 4 bits on Arm (--fallback dequantize makes bf16 of them)");
-}
-
-Eligibility PerTokenInt8(const PackRequest& request) {
-  const ActivationScheme& activations = request.scheme.activations;
-  if (activations.type == ActivationType::kInt && activations.bits == 8 && activations.dynamic &&
-      activations.granularity == ActivationGranularity::kToken) {
-    return Eligibility::Yes();
-  }
-  return DynamicInt8Activations(request);
 }
 
 Eligibility GroupsOfSteps(const PackRequest& request) {
@@ -123,7 +115,7 @@ Eligibility RecordsOfOneExpert(const PackRequest& request) {
 Eligibility Eligible(const PackRequest& request) {
   return AllOf({
       FourBitCodes(request),
-      PerTokenInt8(request),
+      Int8ActivationsPerToken(request),
       SymmetricOrOther(request),
       ScalesPerChannelOrGroup(request),
       MultipleOf("K", request.k, 2, "the packer takes two codes per byte"),
@@ -232,8 +224,7 @@ Sums PackStep(const std::byte* codes, uint64_t row_bytes, uint64_t bytes, uint64
   constexpr int32_t kZeros = kHighHalf * 8;  // what sixteen codes of zero sum up to
   Sums sums;
   for (uint64_t row = 0; row < kRecordRows; ++row) {
-    const StepRow packed =
-        LoadRow(codes + std::min(row, rows - 1) * row_bytes, bytes).ToStep();
+    const StepRow packed = LoadRow(codes + std::min(row, rows - 1) * row_bytes, bytes).ToStep();
     sums[0][row] = SumOfNibbles(packed.first) - kZeros;
     sums[1][row] = SumOfNibbles(packed.second) - kZeros;
     const uint64_t first = packed.first ^ kSignBits;
@@ -278,8 +269,7 @@ Column<float> PackGroupScales(const Record& record, uint64_t group) {
   Column<float> scales;
   Column<uint16_t> stored;
   for (uint64_t row = 0; row < kRecordRows; ++row) {
-    stored[row] =
-        F32ToBF16(record.job.scales[record.RowOf(row) * request.groups() + group]);
+    stored[row] = F32ToBF16(record.job.scales[record.RowOf(row) * request.groups() + group]);
     scales[row] = BF16ToF32(stored[row]);
   }
   StoreColumn(record, group * GroupBytes(request) + CodeBytes(request.scheme.group_size), stored);
@@ -314,9 +304,9 @@ void ForSteps(const PackJob& job, uint64_t begin, uint64_t end, const Visit& vis
   for (uint64_t col = begin; col < end; col += kStepInputs) {
     const uint64_t k = job.panel.k0 + col;
     const uint64_t bytes = CeilDiv(std::min(kStepInputs, end - col), 2);
-    visit(col, bytes,
-          CodesBegin(job.request, k) +
-              k % job.request.scheme.group_size / kStepInputs * kStepBytes);
+    visit(
+        col, bytes,
+        CodesBegin(job.request, k) + k % job.request.scheme.group_size / kStepInputs * kStepBytes);
   }
 }
 
@@ -347,8 +337,8 @@ void PackChannels(const Record& record) {
   const uint64_t tail = TailBegin(job.request);
   auto totals = LoadColumn<uint32_t>(record, tail);
   ForSteps(job, 0, job.panel.cols, [&](uint64_t from, uint64_t bytes, uint64_t to) {
-    const Sums sums = PackStep(record.codes + from / 2, record.row_bytes, bytes, record.rows,
-                               record.bytes + to);
+    const Sums sums =
+        PackStep(record.codes + from / 2, record.row_bytes, bytes, record.rows, record.bytes + to);
     for (uint64_t row = 0; row < kRecordRows; ++row) {
       totals[row] += static_cast<uint32_t>((sums[0][row] + sums[1][row]) * kStoredFactor);
     }
@@ -434,16 +424,13 @@ constinit const Layout kVllmArmInt4W4A8 = {
                          {"S: G · (4 gs + 16) + 64; of channels 4 K32 + 96", RecordBytes}},
                .by_outputs = DivisionRow::Along(0, kRecordRows),
                .by_inputs = DivisionRow::Never()},  // the sums are over all of K
-    .scales = {.order = ParameterOrder::kInWeight,
-               .value = {"BF16; F32 with one per channel",
-                         [](const PackRequest& r) {
-                           return HasGroups(r) ? DType::kBF16 : DType::kF32;
-                         }},
-               .stored = {"BF16; F32 with one per channel",
-                          [](const PackRequest& r) {
-                            return HasGroups(r) ? DType::kBF16 : DType::kF32;
-                          }},
-               .in_weight = &kInRecords},
+    .scales =
+        {.order = ParameterOrder::kInWeight,
+         .value = {"BF16; F32 with one per channel",
+                   [](const PackRequest& r) { return HasGroups(r) ? DType::kBF16 : DType::kF32; }},
+         .stored = {"BF16; F32 with one per channel",
+                    [](const PackRequest& r) { return HasGroups(r) ? DType::kBF16 : DType::kF32; }},
+         .in_weight = &kInRecords},
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,

@@ -332,7 +332,8 @@ Status PackedModule::ReadHeldScales(uint64_t n0, uint64_t rows, PageBuffer& pack
   PageBuffer gathered;
   for (uint64_t row = 0; row < rows; row += strip) {
     const uint64_t count = std::min(strip, rows - row);
-    const Placement placement = PlaceParameters(*layout_, request_, PartRole::kScale, n0 + row, count);
+    const Placement placement =
+        PlaceParameters(*layout_, request_, PartRole::kScale, n0 + row, count);
     const Runs& runs = placement.front();
     packed.resize((runs.count - 1) * runs.stride + runs.bytes);
     PREPACK_TRY(ReadPart(PartRole::kWeight, runs.offset, packed));
@@ -340,8 +341,7 @@ Status PackedModule::ReadHeldScales(uint64_t n0, uint64_t rows, PageBuffer& pack
     for (uint64_t run = 0; run < runs.count; ++run) {
       std::memcpy(&gathered[run * runs.bytes], &packed[run * runs.stride], runs.bytes);
     }
-    UnpackScales(*layout_, request_, count, gathered,
-                 scales.subspan(row * groups, count * groups));
+    UnpackScales(*layout_, request_, count, gathered, scales.subspan(row * groups, count * groups));
   }
   return {};
 }

@@ -26,7 +26,7 @@ constexpr uint64_t kMostRows = 65536;
 
 // Targets whose kernels can be measured.
 constexpr std::array<std::string_view, 4> kMeasurable = {"vllm-cpu", "zentorch", "vllm-arm",
-                                                        "onednn"};
+                                                         "onednn"};
 
 Status CheckTargets(const std::vector<std::string>& targets) {
   if (targets.empty()) return Usage("--target", "no target is named");

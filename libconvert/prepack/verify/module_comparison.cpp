@@ -116,7 +116,7 @@ class ModuleComparison {
   uint64_t strip_rows_;
   DType scale_dtype_;
   bool rounds_scales_;
-  GlobalScale global_;  // of the source
+  GlobalScale global_;       // of the source
   std::vector<float> bias_;  // where the weight holds it
 };
 

@@ -74,6 +74,9 @@ constexpr std::string_view kConfigName = "config.json";
 constexpr std::array<std::string_view, 5> kSideConfigs = {
     "hf_quant_config.json", "params.json", "quant_config.json", "quantization_config.json",
     "quantize_config.json"};
+// The members of config.json that declare how a model is quantized.
+constexpr std::array<std::string_view, 2> kDeclarations = {"quantization_config",
+                                                           "compression_config"};
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kWholeModelName = "model.safetensors";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";
@@ -301,6 +304,7 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
   const bool is_folder = fs::is_directory(path, error);
   Checkpoint checkpoint;
   checkpoint.path_ = path;
+  checkpoint.side_folder_ = path;
   Status status;
   if (is_folder) {
     status = checkpoint.OpenFolder();
@@ -400,8 +404,19 @@ Status Checkpoint::OpenFolder() {
   side_files_ = std::move(listing.side_files);
   left_out_ = std::move(listing.left_out);
 
+  PREPACK_TRY(ReadConfigs(listing.has_config));
+
+  if (has_index) {
+    PREPACK_TRY(CheckShards(index_path, index, listing.shards));
+  }
+  PREPACK_TRY(AddFiles(listing.shards));
+  PREPACK_TRY(OrderTensors());
+  return has_index ? CheckIndex(index_path, index, *this) : Status();
+}
+
+Status Checkpoint::ReadConfigs(bool has_config) {
   auto configs = std::make_shared<Configs>();
-  if (listing.has_config) {
+  if (has_config) {
     PREPACK_TRY_ASSIGN(Json config, ReadConfigFile(path_ / kConfigName, &configs->text));
     configs->config = std::move(config);
   }
@@ -411,13 +426,54 @@ Status Checkpoint::OpenFolder() {
     configs->side_configs.emplace(name, std::move(config));
   }
   configs_ = std::move(configs);
+  return {};
+}
 
-  if (has_index) {
-    PREPACK_TRY(CheckShards(index_path, index, listing.shards));
+Result<Checkpoint> Checkpoint::OpenConfigs(const fs::path& folder) {
+  PREPACK_TRY_ASSIGN(Listing listing, ListFolder(folder));
+  if (!listing.has_config) {
+    return Malformed(folder.string(), "no config.json in the folder")
+        .Hint("The folder of a Hugging Face model has it");
   }
-  PREPACK_TRY(AddFiles(listing.shards));
-  PREPACK_TRY(OrderTensors());
-  return has_index ? CheckIndex(index_path, index, *this) : Status();
+  Checkpoint checkpoint;
+  checkpoint.path_ = folder;
+  checkpoint.side_folder_ = folder;
+  checkpoint.side_files_ = std::move(listing.side_files);
+  PREPACK_TRY(checkpoint.ReadConfigs(true));
+  return checkpoint;
+}
+
+// Declarations of `like` are left out, and the quantizer's own configs with them.
+Result<Checkpoint> Checkpoint::Assemble(fs::path path, std::vector<CheckpointFile> files,
+                                        std::vector<StoredTensor> tensors, const Checkpoint* like,
+                                        const std::string& quantization,
+                                        std::shared_ptr<const CheckpointOrigin> origin) {
+  Checkpoint checkpoint;
+  checkpoint.path_ = std::move(path);
+  checkpoint.files_ = std::move(files);
+  checkpoint.tensors_ = std::move(tensors);
+  checkpoint.origin_ = std::move(origin);
+  std::string text;
+  if (like != nullptr) {
+    checkpoint.side_folder_ = like->side_folder_;
+    checkpoint.side_files_ = like->side_files_;
+    std::erase_if(checkpoint.side_files_, [](const std::string& name) {
+      return name != "params.json" &&
+             std::ranges::find(kSideConfigs, std::string_view(name)) != kSideConfigs.end();
+    });
+    for (const TextMember& member : TextMembers(like->config_text())) {
+      if (std::ranges::find(kDeclarations, member.key) != kDeclarations.end()) continue;
+      text += fmt::format("{}: {},\n", member.key_text, member.value);
+    }
+  }
+  auto configs = std::make_shared<Configs>();
+  configs->text = fmt::format("{{{}\"quantization_config\": {}}}\n", text, quantization);
+  PREPACK_TRY_ASSIGN(configs->config, ParseJsonStrict(configs->text, checkpoint.path_.string(),
+                                                      {.python_numbers = true}));
+  checkpoint.configs_ = std::move(configs);
+  std::ranges::sort(checkpoint.tensors_, IsBefore);
+  PREPACK_TRY(checkpoint.OrderTensors());
+  return checkpoint;
 }
 
 Status Checkpoint::AddFiles(const std::vector<std::string>& names) {

@@ -64,17 +64,45 @@ struct CheckpointFile {
   uint64_t data_start = 0;  // bytes from the start of the file
 };
 
+class Checkpoint;
+struct QuantizedModel;  // formats/format.h
+
+// What stands behind a checkpoint that is no folder of safetensors files, but another file seen as
+// one: it reads the modules in it. Immutable; a checkpoint and its copies share it.
+class CheckpointOrigin {
+ public:
+  CheckpointOrigin() = default;
+  CheckpointOrigin(const CheckpointOrigin&) = delete;
+  CheckpointOrigin& operator=(const CheckpointOrigin&) = delete;
+  virtual ~CheckpointOrigin() = default;
+
+  // Modules in the order of their names; those that cannot be read are in the errors of the model.
+  virtual Status Read(const Checkpoint& checkpoint, QuantizedModel& model) const = 0;
+};
+
 class Checkpoint {
  public:
   // A folder, or a single .safetensors file (then config() is empty and the folder's other files
   // are not looked at).
   static Result<Checkpoint> Open(const std::filesystem::path& path);
+  // The configs and side files of a folder that need not have weights.
+  static Result<Checkpoint> OpenConfigs(const std::filesystem::path& folder);
+  // Other files seen as a checkpoint: the tensors name them by their numbers. `like` lends its
+  // config, of which `quantization` replaces what it declares, and its side files.
+  static Result<Checkpoint> Assemble(std::filesystem::path path, std::vector<CheckpointFile> files,
+                                     std::vector<StoredTensor> tensors, const Checkpoint* like,
+                                     const std::string& quantization,
+                                     std::shared_ptr<const CheckpointOrigin> origin);
 
   // Opens a file anew, once it has come in place of its headers, or its headers in its place.
   // kMalformed unless size and header are what they were. Nobody may read from it meanwhile.
   Status Reopen(size_t file);
 
   const std::filesystem::path& path() const { return path_; }
+  // The folder of the side files.
+  const std::filesystem::path& side_folder() const { return side_folder_; }
+  // Null for a checkpoint that was opened.
+  const CheckpointOrigin* origin() const { return origin_.get(); }
   // The parsed config.json, or an empty object if there is none.
   const Json& config() const;
   // Its text, "{}" if there is none.
@@ -116,6 +144,8 @@ class Checkpoint {
   Checkpoint();
   Status OpenFolder();
   Status OpenFile();
+  // config.json and the quantizer's own, where they are.
+  Status ReadConfigs(bool has_config);
   // Opens the files of the folder and puts their tensors in order.
   Status AddFiles(const std::vector<std::string>& names);
   // A name in two files is an error. The tensors can be found from then on.
@@ -124,6 +154,8 @@ class Checkpoint {
   size_t BucketOf(const Hash128& hash) const;
 
   std::filesystem::path path_;
+  std::filesystem::path side_folder_;
+  std::shared_ptr<const CheckpointOrigin> origin_;
   std::shared_ptr<const Configs> configs_;  // never null
   std::vector<CheckpointFile> files_;
   std::vector<StoredTensor> tensors_;

@@ -231,7 +231,7 @@ Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint, std::string_view t
       return Malformed(fmt::format("file {}", name), "its name is not valid UTF-8")
           .Hint("Rename the file or move it out of the checkpoint");
     }
-    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));
+    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.side_folder() / name));
     bytes += file.size();
   }
   return bytes;
@@ -242,7 +242,7 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
                                                const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const std::string& name : CarriedFiles(checkpoint, target)) {
-    PREPACK_TRY(CopyFile(checkpoint.path() / name, folder / name));
+    PREPACK_TRY(CopyFile(checkpoint.side_folder() / name, folder / name));
     names.push_back(name);
   }
   return names;
@@ -252,7 +252,7 @@ Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, std::string_view 
                                  Progress& progress) {
   FileHashes hashes;
   for (const std::string& name : CarriedFiles(checkpoint, target)) {
-    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));
+    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.side_folder() / name));
     PREPACK_TRY_ASSIGN(FileRecord record, HashFile(file, progress));
     hashes.emplace(name, std::move(record.xxh3_128));
   }

@@ -294,6 +294,12 @@ Result<QuantizedModel> ReadPackedModel(const Checkpoint& checkpoint) {
 
 Result<QuantizedModel> ReadSourceModel(const Checkpoint& checkpoint,
                                        const AcceptedFindings& accepted) {
+  if (checkpoint.origin() != nullptr) {
+    QuantizedModel model;
+    PREPACK_TRY(checkpoint.origin()->Read(checkpoint, model));
+    if (!model.errors.empty()) return std::move(model.errors.front());
+    return model;
+  }
   if (IsPackedFolder(checkpoint)) return ReadPackedModel(checkpoint);
   return ReadQuantizedModel(checkpoint, accepted);
 }

@@ -77,7 +77,7 @@ Status WriteSample(const Checkpoint& checkpoint, std::span<const QuantizedLinear
   PREPACK_TRY(WriteTextFile(to / "config.json",
                             config.dump(2, ' ', false, Json::error_handler_t::replace)));
   for (const auto& [name, side_config] : checkpoint.side_configs()) {
-    PREPACK_TRY(CopyFile(checkpoint.path() / name, to / name));
+    PREPACK_TRY(CopyFile(checkpoint.side_folder() / name, to / name));
   }
   return WriteTensors(checkpoint, TensorsOf(checkpoint, modules), to / "model.safetensors");
 }

@@ -182,7 +182,7 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Meas
     const std::string unit = UnitOfFile(name);
     const auto hash_all = [&]() -> Result<Hash128> {
       PageBuffer buffer;
-      PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(source.path() / name));
+      PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(source.side_folder() / name));
       return HashRange({file, 0, file.size()}, buffer, progress);
     };
     PREPACK_TRY_ASSIGN(

@@ -70,6 +70,23 @@ const std::array<float, 256>& CodeValues(CodeType code) {
   return kValues[static_cast<size_t>(code)];
 }
 
+namespace {
+
+Status ReadFloatPanel(const QuantizedLinear& linear, const PanelRange& range,
+                      DequantizeBuffers& buffers, std::span<float> out) {
+  const uint64_t k = linear.k();
+  if (range.cols == k) return linear.ReadWeights(range.n0, range.rows, out);
+  buffers.ordered.resize(k);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    PREPACK_TRY(linear.ReadWeights(range.n0 + row, 1, buffers.ordered));
+    std::copy_n(buffers.ordered.begin() + static_cast<std::ptrdiff_t>(range.k0), range.cols,
+                out.begin() + static_cast<std::ptrdiff_t>(row * range.cols));
+  }
+  return {};
+}
+
+}  // namespace
+
 Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
                        DequantizeBuffers& buffers, std::span<float> out) {
   const uint64_t groups = linear.groups();
@@ -78,6 +95,7 @@ Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
   if (out.size() != range.rows * range.cols) {
     return Usage(linear.module(), "the buffer does not fit the panel");
   }
+  if (linear.HasFloats()) return ReadFloatPanel(linear, range, buffers, out);
   buffers.codes.resize(PanelBytes(code, range));
   buffers.scales.resize(range.rows * groups);
   buffers.zero_points.resize(range.rows * groups);

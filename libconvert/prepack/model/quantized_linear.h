@@ -201,6 +201,12 @@ class QuantizedLinear {
   virtual Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const = 0;
   // Fills `out` [rows, G] with zero points; ZeroOfSymmetric() throughout when symmetric.
   virtual Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const = 0;
+  // Of a module whose weights are not a code times a scale: codes are these weights in bf16, and
+  // this fills `out` [rows, K] with what they are before they are rounded.
+  virtual bool HasFloats() const { return false; }
+  virtual Status ReadWeights(uint64_t /*n0*/, uint64_t /*rows*/, std::span<float> /*out*/) const {
+    return Usage(module_, "the module has codes and scales");
+  }
   // Bits that are set in padding: behind the last code of a row, the last zero point of a column,
   // or in the unused part of a word. They mean nothing, and sound writers leave them zero: others
   // hint at a wrong width or K. May read all of the module.

@@ -19,8 +19,10 @@ def answer(question):
     recorded = json.loads((answers / f"{pathlib.Path(question['model']).name}.json").read_text())
     numbers = {entry["name"]: number for number, entry in enumerate(question["tensors"])}
     for tensor in recorded["tensors"].values():
-        for piece in tensor.get("rows", []):
+        for piece in [*tensor.get("rows", []), *tensor.get("elements", [])]:
             piece[0] = numbers[piece[0]]
+        if "of" in tensor:
+            tensor["of"] = numbers[tensor["of"]]
     pathlib.Path(question["plan"]).write_text(json.dumps({"tensors": recorded["tensors"]}))
     for part in ("metadata", "values"):
         pathlib.Path(question[part]).write_bytes(base64.b64decode(recorded[part]))

@@ -14,6 +14,7 @@
 #include "prepack/convert/gguf/output.h"
 #include "prepack/convert/gguf/plan.h"
 #include "prepack/convert/gguf/writer.h"
+#include "prepack/gguf/blocks.h"
 #include "prepack/gguf/header.h"
 #include "prepack/gguf/keys.h"
 #include "prepack/io/file.h"
@@ -170,21 +171,37 @@ class Conversion {
   }
 
   std::string MakeManifest() const {
-    Manifest manifest{.source = PathToSource(options_.plan.source, options_.output),
-                      .source_format = model_.format,
-                      .source_identity = SourceIdentity(checkpoint_),
-                      .converter_class = plan_.converter_class,
-                      .sources = {},
-                      .tensors = {}};
-    for (const Source& source : plan_.sources.sources) manifest.sources.push_back(source.name);
+    Manifest manifest = NamesOf(plan_.sources);
+    manifest.source = PathToSource(options_.plan.source, options_.output);
+    manifest.source_format = model_.format;
+    manifest.source_identity = SourceIdentity(checkpoint_);
+    manifest.converter_class = plan_.converter_class;
     for (size_t i = 0; i < plan_.tensors.size(); ++i) {
       const PlannedTensor& tensor = plan_.tensors[i];
       manifest.tensors[tensor.name] = {.type = tensor.type,
                                        .hash = written_[i].hash,
                                        .rows = tensor.rows,
-                                       .rounded = written_[i].rounded};
+                                       .rounded = written_[i].rounded,
+                                       .group = GroupOf(tensor),
+                                       .origin = tensor.origin};
     }
+    NoteLeftOut(manifest);
     return ManifestText(manifest);
+  }
+
+  // The input channels that share a scale, if all modules in the tensor agree and a block holds
+  // fewer.
+  uint64_t GroupOf(const PlannedTensor& tensor) const {
+    if (!HasCodes(tensor.type)) return 0;
+    uint64_t group = 0;
+    for (const RowPiece& piece : tensor.rows) {
+      for (const QuantizedLinear* module : plan_.sources.sources[piece.source].modules) {
+        const uint64_t size = module->scheme().group_size;
+        if (group != 0 && size != group) return 0;
+        group = size;
+      }
+    }
+    return group > InfoOf(tensor.type).block ? group : 0;
   }
 
   static constexpr uint64_t kCountsEnd = 24;  // magic, version, and two counts

@@ -79,11 +79,12 @@ class Asking {
     }
     file.Append(fmt::format(
         "{{\"llama_cpp\": {}, \"model\": {}, \"metadata\": {}, \"plan\": {}, \"values\": {}, "
-        "\"tokenizer\": {}, \"trust_code\": {}, \"side_files\": [{}], \"tensors\": [",
+        "\"tokenizer\": {}, \"trust_code\": {}, \"probe\": {}, \"side_files\": [{}], \"tensors\": "
+        "[",
         Quoted(options_.llama_cpp.string()), Quoted(checkpoint_.path().string()),
         Quoted(answer_.files.metadata.string()), Quoted(answer_.files.plan.string()),
         Quoted(answer_.files.values.string()), options_.tokenizer, options_.trust_code,
-        fmt::join(side_files, ", ")));
+        options_.probe, fmt::join(side_files, ", ")));
     for (size_t i = 0; i < sources_.sources.size(); ++i) {
       file.Append(i == 0 ? "\n" : ",\n");
       file.Append(Entry(i));

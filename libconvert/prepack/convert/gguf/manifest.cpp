@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "prepack/base/checked.h"
 #include "prepack/base/version.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/io/file.h"
@@ -16,9 +18,9 @@ namespace {
 constexpr std::string_view kKind = "prepack-gguf";
 constexpr uint64_t kMostBytes = uint64_t{4} << 30;
 
-Json RowsJson(const Manifest& manifest, const ManifestTensor& tensor) {
+Json RowsJson(const Manifest& manifest, const std::vector<RowPiece>& pieces) {
   Json rows = Json::array();
-  for (const RowPiece& piece : tensor.rows) {
+  for (const RowPiece& piece : pieces) {
     rows.push_back({manifest.sources[piece.source], piece.first, LoopsJson(piece)});
   }
   return rows;
@@ -26,8 +28,21 @@ Json RowsJson(const Manifest& manifest, const ManifestTensor& tensor) {
 
 Json TensorJson(const Manifest& manifest, const ManifestTensor& tensor) {
   Json json = {{"type", InfoOf(tensor.type).name}, {"hash", tensor.hash.Hex()}};
-  if (!tensor.rows.empty()) json["rows"] = RowsJson(manifest, tensor);
+  if (!tensor.rows.empty()) json["rows"] = RowsJson(manifest, tensor.rows);
+  if (tensor.group != 0) json["group"] = tensor.group;
+  const Origin& origin = tensor.origin;
+  if (!origin.source.empty()) json["of"] = origin.source;
+  if (!origin.elements.empty()) json["elements"] = RowsJson(manifest, origin.elements);
+  if (origin.plus != 0) json["plus"] = origin.plus;
   if (tensor.rounded.any()) json["rounded"] = RoundedJson(tensor.rounded);
+  return json;
+}
+
+// [dtype, dimensions...]
+Json ShapeJson(const SourceShape& source) {
+  Json json = Json::array();
+  json.push_back(source.dtype ? Json(DTypeName(*source.dtype)) : Json());
+  for (const uint64_t dim : source.shape) json.push_back(dim);
   return json;
 }
 
@@ -51,6 +66,9 @@ class ManifestReader {
     manifest_.source_format = fields.Text("source_format");
     manifest_.source_identity = fields.Text("source_identity");
     manifest_.converter_class = fields.Text("converter_class");
+    for (const auto& [name, shape] : fields.Object("shapes")->items())
+      AddShape(name, shape, fields);
+    manifest_.left_out = fields.Texts("left_out");
     if (!status_.ok()) return status_;
     return std::move(manifest_);
   }
@@ -68,7 +86,17 @@ class ManifestReader {
     tensor.type = info->type;
     tensor.hash = *hash;
     if (fields.Has("rows")) {
-      for (const Json& piece : *fields.Array("rows")) AddPiece(piece, fields, tensor);
+      for (const Json& piece : *fields.Array("rows")) AddPiece(piece, fields, tensor.rows);
+    }
+    if (fields.Has("group")) tensor.group = fields.Uint("group");
+    if (fields.Has("of")) tensor.origin.source = fields.Text("of");
+    if (fields.Has("elements")) {
+      for (const Json& piece : *fields.Array("elements")) {
+        AddPiece(piece, fields, tensor.origin.elements);
+      }
+    }
+    if (fields.Has("plus") && fields.Any("plus")->is_number()) {
+      tensor.origin.plus = fields.Any("plus")->get<float>();
     }
     if (fields.Has("rounded")) {
       JsonFields rounded = fields.In("rounded");
@@ -80,14 +108,33 @@ class ManifestReader {
     manifest_.tensors.emplace(name, std::move(tensor));
   }
 
-  void AddPiece(const Json& json, JsonFields& fields, ManifestTensor& tensor) {
+  void AddPiece(const Json& json, JsonFields& fields, std::vector<RowPiece>& pieces) {
     constexpr uint64_t kAnywhere = uint64_t{1} << 41;
     std::optional<RowPiece> piece = PieceFromJson(json);
     if (!piece || !json[0].is_string() || !piece->IsInside(kAnywhere)) {
       return fields.Keep(Malformed(fields.where(), "not a run of rows"));
     }
     piece->source = NumberOf(json[0].get<std::string>());
-    tensor.rows.push_back(*piece);
+    pieces.push_back(*piece);
+  }
+
+  void AddShape(const std::string& name, const Json& json, JsonFields& fields) {
+    SourceShape source;
+    std::vector<uint64_t> dims;
+    bool sound = json.is_array() && !json.empty();
+    for (size_t i = 1; sound && i < json.size(); ++i) {
+      sound = json[i].is_number_unsigned();
+      if (sound) dims.push_back(json[i].get<uint64_t>());
+    }
+    if (sound && json[0].is_string()) {
+      source.dtype = DTypeFromName(json[0].get<std::string>());
+      sound = source.dtype.has_value();
+    }
+    source.shape = TensorShape(dims);
+    if (!sound || !CheckedProduct(dims)) {
+      return fields.Keep(Malformed(fields.where(), fmt::format("no shape of tensor {}", name)));
+    }
+    manifest_.shapes.emplace(name, std::move(source));
   }
 
   size_t NumberOf(const std::string& source) {
@@ -103,6 +150,35 @@ class ManifestReader {
 };
 
 }  // namespace
+
+Manifest NamesOf(const Sources& sources) {
+  Manifest manifest;
+  manifest.left_out = sources.left_out;
+  for (const Source& source : sources.sources) {
+    manifest.sources.push_back(source.name);
+    if (source.plain != nullptr) {
+      manifest.shapes[source.name] = {source.plain->dtype, source.plain->shape};
+    } else if (source.transposed) {  // of a matrix that is quantized, the rows say it
+      manifest.shapes[source.name] = {
+          std::nullopt,
+          TensorShape{source.modules.size(), source.rows_of_module(), source.columns()}};
+    }
+  }
+  return manifest;
+}
+
+void NoteLeftOut(Manifest& manifest) {
+  std::set<std::string_view> used;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    used.insert(tensor.origin.source);
+    for (const auto* pieces : {&tensor.rows, &tensor.origin.elements}) {
+      for (const RowPiece& piece : *pieces) used.insert(manifest.sources[piece.source]);
+    }
+  }
+  for (const std::string& name : manifest.sources) {
+    if (!used.contains(name)) manifest.left_out.push_back(name);
+  }
+}
 
 std::filesystem::path ManifestOf(const std::filesystem::path& file) {
   constexpr std::string_view kOfSplit = "-#####-of-#####.gguf";
@@ -138,6 +214,9 @@ std::string ManifestText(const Manifest& manifest) {
                {"source_format", manifest.source_format},
                {"source_identity", manifest.source_identity},
                {"converter_class", manifest.converter_class}};
+  Json& shapes = json["shapes"] = Json::object();
+  for (const auto& [name, shape] : manifest.shapes) shapes[name] = ShapeJson(shape);
+  json["left_out"] = manifest.left_out;
   Json& tensors = json["tensors"] = Json::object();
   for (const auto& [name, tensor] : manifest.tensors) tensors[name] = TensorJson(manifest, tensor);
   return json.dump(1) + "\n";

@@ -27,6 +27,9 @@ struct PlanOptions {
   bool tokenizer = true;  // false: the file gets none
   // May the converter run Python code that comes with the checkpoint?
   bool trust_code = false;
+  // The converter gets values that mean nothing, and no tensor of the source is read: for what it
+  // does with them.
+  bool probe = false;
   AcceptedFindings accepted = {};
 };
 

@@ -91,7 +91,9 @@ class PlanReader {
     }
     const std::string type = fields.TextOrNull("type");
     if (fields.Has("rows")) {
-      for (const Json& piece : *fields.Array("rows")) PREPACK_TRY(AddPiece(piece, tensor));
+      for (const Json& piece : *fields.Array("rows")) {
+        PREPACK_TRY(AddPiece(piece, tensor, false));
+      }
       if (status.ok()) status = ChooseType(type, tensor);
       if (status.ok()) NoteRounding(tensor);
     } else {
@@ -99,6 +101,7 @@ class PlanReader {
       if (info == nullptr) return NotUnderstood(name, "its type is unknown");
       tensor.type = info->type;
       tensor.value_offset = fields.Uint("offset");
+      if (fields.Has("of")) PREPACK_TRY(AddOrigin(fields, tensor));
     }
     if (!status.ok()) return status;
     if (!BytesOf(tensor.type, tensor.dims)) return NotUnderstood(name, "its shape has no size");
@@ -110,17 +113,32 @@ class PlanReader {
         .Hint("This llama.cpp is another version than those that prepack knows");
   }
 
-  Status AddPiece(const Json& json, PlannedTensor& tensor) const {
+  Status AddOrigin(JsonFields& fields, PlannedTensor& tensor) const {
+    const uint64_t number = fields.Uint("of");
+    const auto& sources = plan_.sources.sources;
+    if (number >= sources.size()) return NotUnderstood(tensor.name, "it is made of no tensor");
+    tensor.origin.source = sources[number].name;
+    if (!fields.Has("elements")) return {};
+    for (const Json& piece : *fields.Array("elements")) {
+      PREPACK_TRY(AddPiece(piece, tensor, true));
+    }
+    if (fields.Has("plus")) tensor.origin.plus = fields.Any("plus")->get<float>();
+    return {};
+  }
+
+  // Of rows, or of single elements.
+  Status AddPiece(const Json& json, PlannedTensor& tensor, bool elements) const {
     std::optional<RowPiece> piece = PieceFromJson(json);
     const auto& sources = plan_.sources.sources;
     if (!piece || !json[0].is_number_unsigned() || json[0].get<uint64_t>() >= sources.size()) {
       return NotUnderstood(tensor.name, "its rows are none");
     }
     piece->source = json[0].get<size_t>();
-    if (!piece->IsInside(sources[piece->source].rows())) {
+    const Source& source = sources[piece->source];
+    if (!piece->IsInside(source.rows() * (elements ? source.columns() : 1))) {
       return NotUnderstood(tensor.name, "its rows lie outside the tensor that they are of");
     }
-    tensor.rows.push_back(*piece);
+    (elements ? tensor.origin.elements : tensor.rows).push_back(*piece);
     return {};
   }
 

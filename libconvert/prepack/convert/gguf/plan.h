@@ -24,6 +24,7 @@ struct PlannedTensor {
   Dims dims;
   std::vector<RowPiece> rows;            // all rows of the tensor, in their order; or none:
   uint64_t value_offset = 0;             // then its bytes are there in the file of values
+  Origin origin;                         // of these
   std::vector<float> scales;             // then these are its values, if there are some
   std::vector<std::string_view> rounds;  // what may have to be rounded, see WhatRounds
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,13 @@ struct RowPiece {
 std::optional<RowPiece> PieceFromJson(const Json& json);
 // The loops of it.
 Json LoopsJson(const RowPiece& piece);
+
+// Where a tensor comes from that the converter has not left in whole rows.
+struct Origin {
+  std::string source;              // the tensor that it was made of; empty: of none, or unknown
+  std::vector<RowPiece> elements;  // as rows of one element each; none: only the converter knows
+  float plus = 0;                  // what was added to them
+};
 
 // Row `index` of a tensor is row `row` of a source.
 struct PlacedRow {

@@ -25,6 +25,7 @@ import torch
 
 ROW_BITS = 40  # a row of a tensor, below the number of the tensor
 MOST_ELEMENTS = 1 << 27  # of an order that no rule describes
+MOST_PIECES = 4096  # of a tensor
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "spiece.model")
 FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
 OTHERS = {"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
@@ -44,7 +45,10 @@ def places(shape):
 
 
 class Source:
-    """A tensor of the checkpoint. Of codes there are no values, unless the question has them as floats."""
+    """A tensor of the checkpoint. Of codes there are no values, unless the question has them as floats; and a probe asks
+    what the converter does with any values."""
+
+    probe = False
 
     def __init__(self, number, entry, needs):
         self.number = number
@@ -58,6 +62,9 @@ class Source:
 
     def values(self):
         """All of it, as stored."""
+        if self.probe:
+            numbers = torch.randn(self.shape, generator=torch.Generator().manual_seed(self.number))
+            return (numbers if self.dtype in FLOATS.values() else numbers.abs()).to(self.dtype or torch.float32)
         if self.file is None:
             self.needs.add(self.name)
             return torch.zeros(self.shape, dtype=torch.float32)
@@ -72,7 +79,8 @@ class Source:
 
     def tensor(self):
         """What the converter gets: values of what is small, as vectors are, or no float."""
-        if self.file is not None and (len(self.shape) < 2 or self.dtype not in FLOATS.values()):
+        has_values = self.dtype is not None if self.probe else self.file is not None
+        if has_values and (len(self.shape) < 2 or self.dtype not in FLOATS.values()):
             return self.values()
         return self.tracer()
 
@@ -247,6 +255,19 @@ class Traced:
         widths = {Tracer.sources[number].shape[-1] for number in np.unique(rows >> ROW_BITS).tolist()}
         return rows if widths == {tracer.shape[-1]} else None
 
+    def elements(self):
+        """The same of its elements, counted through the whole tensor; None if they are too many."""
+        tracer = self.tracer
+        if tracer.numel() == 0 or tracer.numel() > MOST_ELEMENTS:
+            return None
+        rows, columns = tracer.rows.flatten(), tracer.columns.flatten()
+        numbers = rows >> ROW_BITS
+        for number in torch.unique(numbers).tolist():
+            width = Tracer.sources[number].shape[-1]
+            within = (rows & ((1 << ROW_BITS) - 1)) * width + columns
+            rows = torch.where(numbers == number, (numbers << ROW_BITS) + within, rows)
+        return rows.numpy()
+
 
 def loops(rows):
     """Rows as nested loops [[count, step], ...], the outermost first; None if they are none."""
@@ -260,6 +281,23 @@ def loops(rows):
         dims.insert(0, [run, int(steps[0])])
         rows = rows[::run]
     return dims
+
+
+def origin(number, values):
+    """What the values were made of by the converter, which got the tensor of that number: where that can be undone, its
+    elements in their order, and what was added to them."""
+    source = Tracer.sources[number]
+    made = {"of": number}
+    if source.dtype not in FLOATS.values() or values.dtype not in (np.float32, np.float16):
+        return made
+    stored = source.values()
+    before, after = stored.to(torch.float32).flatten(), torch.from_numpy(np.float32(values)).flatten()
+    for plus in (0, 1):
+        same = before.shape == after.shape and torch.equal(before + plus, after)
+        if same and torch.equal((after - plus).to(source.dtype), stored.flatten()):
+            made["elements"] = [[number, 0, [[len(after), 1]]]]
+            return {**made, "plus": plus} if plus else made
+    return made
 
 
 def pieces(rows):
@@ -293,6 +331,18 @@ class Recorder:
         self.add_info = gguf.GGUFWriter.add_tensor_info
         self.values = open(values_path, "wb")
         self.tensors = []
+        self.numbers = {}  # of the tensors, by the names that the converter knows them by
+        self.current = None  # the number of the one that it works on
+
+    def watch(self, model):
+        """Notes which tensor the model's class is given."""
+        modify = model.modify_tensors
+
+        def noted(data, name, bid):
+            self.current = self.numbers.get(name)
+            return modify(data, name, bid)
+
+        model.modify_tensors = noted
 
     def install(self):
         recorder = self
@@ -322,14 +372,21 @@ class Recorder:
         return half if np.array_equal(half.astype(np.float32), data) else np.asarray(data, np.float32)
 
     def take(self, writer, name, tensor, raw_shape, raw_dtype):
-        rows = None
+        rows, made = None, {}
         if isinstance(tensor, Traced):
             rows = tensor.rows()
             if rows is None:
+                elements = tensor.elements()
+                made["of"] = tensor.tracer.source.number
+                runs = pieces(elements) if elements is not None else []
+                if len(runs) <= MOST_PIECES:
+                    made["elements"] = runs
                 computed = tensor.tracer.values().numpy()
                 wanted = tensor.wanted
                 tensor = self.gguf.quants.quantize(computed, wanted) if wanted is not None else computed
                 raw_dtype = None if tensor.dtype != np.uint8 else wanted
+        elif self.current is not None:
+            made = origin(self.current, tensor)
         if raw_dtype is not None and isinstance(tensor, np.ndarray) and tensor.dtype != np.uint8:
             raw_dtype = None  # its own dtype says it
         shape = raw_shape if raw_shape is not None else tensor.shape
@@ -342,7 +399,7 @@ class Recorder:
             entry.update(rows=pieces(rows), type=wanted.name if forced else None)
         else:
             raw = np.ascontiguousarray(tensor)
-            entry.update(type=info.dtype.name, offset=self.values.tell(), bytes=raw.nbytes)
+            entry.update(type=info.dtype.name, offset=self.values.tell(), bytes=raw.nbytes, **made)
             raw.tofile(self.values)
         self.tensors.append(entry)
 
@@ -418,6 +475,7 @@ def trace(question):
     conversion, base = load_converter(Path(question["llama_cpp"]))
     gguf = base.gguf
     needs = set()
+    Source.probe = question.get("probe", False)
     Tracer.sources = [Source(i, entry, needs) for i, entry in enumerate(question["tensors"])]
     stacks = [Stack(entry, Tracer.sources) for entry in question["stacks"]]
     parts = {part.number for stack in stacks for expert in stack.experts for part in expert}
@@ -430,6 +488,7 @@ def trace(question):
             item = self.filter_tensors((source.name, source.tensor))
             if item:
                 found[item[0]] = item[1]
+                recorder.numbers[item[0]] = source.number
         return found
 
     base.ModelBase.index_tensors = index_tensors
@@ -448,6 +507,7 @@ def trace(question):
             model_class.no_mtp = not any("mtp" in source.name for source in Tracer.sources)
         model = model_class(folder, gguf.LlamaFileType.MOSTLY_BF16, Path(question["metadata"]), eager=True,
                             hparams=hparams)
+        recorder.watch(model)
         model.prepare_tensors()
         recorder.values.close()
         if needs:

@@ -17,6 +17,7 @@
 #include "prepack/convert/merge.h"
 #include "prepack/convert/resume.h"
 #include "prepack/convert/shard_filler.h"
+#include "prepack/gguf/model.h"
 #include "prepack/io/file.h"
 #include "prepack/io/memory_limit.h"
 #include "prepack/io/noted_ranges.h"
@@ -422,15 +423,29 @@ Status CheckSourceIsHere(const ConvertOptions& options, const Checkpoint& checkp
   return {};
 }
 
+// The folder needs a config. And a GGUF file is read in no order that it could come or go in.
+Status CheckLike(const ConvertOptions& options) {
+  if (!gguf::IsGguf(options.source)) return {};
+  if (options.flow.MovesSource()) {
+    return Usage("--fetch, --consume", "they are for sources in shards of safetensors");
+  }
+  if (!options.gguf.like.empty()) return {};
+  return Usage("--like", "a GGUF file has no config.json, which the output needs")
+      .Hint(
+          "--like FOLDER names a folder with config.json and tokenizer, as of the Hugging Face "
+          "model");
+}
+
 }  // namespace
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
+  PREPACK_TRY(CheckLike(options));
   PREPACK_TRY(CheckFlow(options));
   std::optional<ReadingsNoted> noted;
   if (options.flow.consume) noted.emplace();
-  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(options.source));
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, OpenSource(options.source, options.gguf));
   PREPACK_TRY(CheckSourceIsHere(options, checkpoint));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
                      ReadSourceModel(checkpoint, options.plan.accepted));

@@ -24,6 +24,7 @@
 #include "prepack/base/status.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/convert/plan.h"
+#include "prepack/convert/source.h"
 #include "prepack/convert/source_flow.h"
 #include "prepack/formats/format.h"
 #include "prepack/packed/conversion_observer.h"
@@ -35,6 +36,7 @@ struct ConvertOptions {
   std::filesystem::path source;
   std::filesystem::path output;
   PlanOptions plan;
+  GgufSource gguf = {};       // if the source is such a file; a folder needs `like` then
   unsigned jobs = 0;          // threads; 0: one per CPU
   uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
   bool replace = false;       // an existing packed folder may be replaced

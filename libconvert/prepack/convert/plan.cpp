@@ -379,6 +379,10 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   PREPACK_TRY_ASSIGN(const Target* target, TargetOrError(wanted.target));
   PlanOptions options = wanted;
   if (target->HoldsNoCodes()) options.fallback = Fallback::kDequantize;
+  // Blocks of ggml are nothing that a folder could keep.
+  if (checkpoint.origin() != nullptr && options.fallback == Fallback::kKeep) {
+    options.fallback = Fallback::kError;
+  }
   PREPACK_TRY(CheckFormIsForTarget(options, *target));
   PREPACK_TRY(CheckNodesAreForTarget(options, *target));
   PREPACK_TRY(CheckOptionsAreForTarget(options, *target));

@@ -19,9 +19,11 @@
 #include "prepack/base/text.h"
 #include "prepack/formats/format.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/gguf/model.h"
 #include "prepack/io/memory_limit.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/model/panel.h"
+#include "prepack/packed/packed_model.h"
 
 namespace prepack {
 namespace {
@@ -135,17 +137,25 @@ struct Side {
   }
 };
 
-Result<Side> OpenSide(const std::filesystem::path& path, const AcceptedFindings& accepted) {
+Result<Side> OpenSide(const std::filesystem::path& path, const std::filesystem::path& other,
+                      const DiffOptions& options) {
   std::error_code ignored;
   if (std::filesystem::exists(path / kManifestName, ignored)) {
     return Unsupported(path.string(), "diff does not compare packed folders")
         .Hint("`prepack verify OUT --source SRC` compares it with the checkpoint it was made from")
         .Id("already-packed");
   }
-  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(path));
+  GgufSource source;
+  if (gguf::IsGguf(path)) {
+    source = options.gguf;
+    source.look = true;
+    source.compare = true;
+    if (!source.llama_cpp.empty() && source.like.empty()) source.like = other;
+  }
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, OpenSource(path, source));
   Side side;
   side.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
-  Result<QuantizedModel> model = ReadQuantizedModel(*side.checkpoint, accepted);
+  Result<QuantizedModel> model = ReadSourceModel(*side.checkpoint, options.accepted);
   // A checkpoint that declares no quantization is a float one.
   if (!model.ok() && model.status().id() != "config-missing") return model.status();
   if (model.ok()) side.model = *std::move(model);
@@ -355,8 +365,8 @@ bool DiffReport::Same() const {
 }
 
 Result<DiffReport> Diff(const DiffOptions& options, Progress& progress) {
-  PREPACK_TRY_ASSIGN(Side a, OpenSide(options.a, options.accepted));
-  PREPACK_TRY_ASSIGN(Side b, OpenSide(options.b, options.accepted));
+  PREPACK_TRY_ASSIGN(Side a, OpenSide(options.a, options.b, options));
+  PREPACK_TRY_ASSIGN(Side b, OpenSide(options.b, options.a, options));
   return Differ(options, std::move(a), std::move(b)).Run(progress);
 }
 

@@ -14,6 +14,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors.h"
+#include "prepack/convert/source.h"
 #include "prepack/diff/module_diff.h"
 #include "prepack/formats/accepted.h"
 
@@ -43,6 +44,8 @@ struct DiffOptions {
   uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
   // Findings on either side that end nothing.
   AcceptedFindings accepted = {};
+  // Of sides that are GGUF files. Without `like`, the other side is that.
+  GgufSource gguf = {};
 };
 
 // A module or tensor on one side; absent when it is only on the other.

@@ -127,6 +127,7 @@ void AddValues(const QuantizedLinear& linear, const StoredTensor& tensor, uint64
 // What the byte holds of the module; false if it belongs to another module that shares the tensor.
 bool DescribeSourceByte(const QuantizedLinear& linear, const StoredTensor& tensor, uint64_t byte,
                         ByteContents& contents) {
+  if (linear.places() == nullptr) return true;
   const SourcePlaces& places = *linear.places();
   const auto scale = [&](uint64_t n, uint64_t g) { return places.WhereScale(n, g); };
   const auto zero_point = [&](uint64_t n, uint64_t g) { return places.WhereZeroPoint(n, g); };

@@ -83,6 +83,7 @@ Result<DrawnModule> DrawPacked(const OpenedFolder& folder, const PackedModule& p
 Result<DrawnModule> DrawModule(const OpenedFolder& folder, std::string_view module,
                                uint64_t bytes) {
   PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
+  if (shown.linear != nullptr) PREPACK_TRY(CheckHasPlaces(*shown.linear));
   if (shown.linear != nullptr) return DrawStored(folder, *shown.linear, bytes);
   return DrawPacked(folder, *shown.packed, bytes);
 }
@@ -211,6 +212,7 @@ Result<FoundWeight> FindWeight(const OpenedFolder& folder, std::string_view modu
                                uint64_t k) {
   PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
   PREPACK_TRY(CheckInside(module, n, k, shown.n, shown.k));
+  if (shown.linear != nullptr) PREPACK_TRY(CheckHasPlaces(*shown.linear));
   PREPACK_TRY_ASSIGN(const WeightRow row, shown.Row(n));
   FoundWeight found{.path = folder.path.string(),
                     .form = shown.form,

@@ -3,13 +3,17 @@
 
 #include "prepack/inspect/opened_folder.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 #include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
+#include "prepack/convert/source.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/node_shares.h"
+#include "prepack/packed/packed_model.h"
 
 namespace prepack {
 namespace {
@@ -25,7 +29,9 @@ Status NoSuchQuantizedModule(std::string_view wanted, const std::vector<std::str
 Result<OpenedFolder> OpenedFolder::Open(const std::filesystem::path& path) {
   OpenedFolder opened;
   opened.path = path;
-  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(path));
+  GgufSource source;
+  source.look = true;
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, OpenSource(path, source));
   opened.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
   std::error_code error;
   if (std::filesystem::exists(path / kManifestName, error)) {
@@ -33,7 +39,9 @@ Result<OpenedFolder> OpenedFolder::Open(const std::filesystem::path& path) {
     opened.packed = std::move(packed);
     return opened;
   }
-  Result<QuantizedModel> model = ExamineQuantizedModel(*opened.checkpoint);
+  Result<QuantizedModel> model = opened.checkpoint->origin() != nullptr
+                                     ? ReadSourceModel(*opened.checkpoint)
+                                     : ExamineQuantizedModel(*opened.checkpoint);
   if (model.ok()) {
     opened.model = *std::move(model);
   } else {
@@ -65,6 +73,13 @@ Result<const QuantizedLinear*> FindSourceModule(const OpenedFolder& folder,
   std::vector<std::string> names;
   for (const auto& linear : folder.model->modules) names.push_back(linear->module());
   return NoSuchQuantizedModule(module, names);
+}
+
+Status CheckHasPlaces(const QuantizedLinear& linear) {
+  if (linear.places() != nullptr) return {};
+  return Unsupported(fmt::format("module {}", linear.module()),
+                     "its weights are more than a code and a scale, so that none has a place")
+      .Hint("--values shows them as numbers");
 }
 
 Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,

@@ -41,6 +41,9 @@ Result<PackedModuleName> FindPackedModule(const OpenedFolder& folder, std::strin
 Result<const QuantizedLinear*> FindSourceModule(const OpenedFolder& folder,
                                                 std::string_view module);
 
+// kUnsupported for a module whose weights have no bits of their own, as those of ggml's K types.
+Status CheckHasPlaces(const QuantizedLinear& linear);
+
 // The checkpoint that a packed folder was made from: `path`, or where the manifest says that it is.
 // Nothing when it is not known or not there. Whether it is the very same is for `verify` to say.
 Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,

@@ -218,6 +218,7 @@ Result<uint8_t> CodeByte(const OpenedFolder& folder, const ShownModule& module,
   std::array<std::byte, 1> byte{};
   Status status;
   if (module.linear != nullptr) {
+    PREPACK_TRY(CheckHasPlaces(*module.linear));
     const StoredBits where = module.linear->places()->WhereCode(n, k);
     const StoredTensor& tensor = *folder.checkpoint->Find(where.front().tensor);
     status = folder.checkpoint->Read(tensor, where.front().bit / 8, byte);

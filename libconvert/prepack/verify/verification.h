@@ -69,6 +69,7 @@ class Verification {
   void Begin();
   Status ReadBars();
   Status OpenOthers();
+  GgufSource SourceOptions() const;
   Status CheckLimit() const;
   // Opens the source, and what the levels that run need of it.
   Status PrepareSource();

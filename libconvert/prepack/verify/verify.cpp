@@ -182,11 +182,21 @@ Result<PassResources> Verification::Resources(std::span<const ModuleNeed> needs)
   return PassResources{threads, largest.Of(threads), needs, mean};
 }
 
+// A folder that was made of a GGUF file has its config and tokenizer from elsewhere. Unless that is
+// named, they are compared with themselves.
+GgufSource Verification::SourceOptions() const {
+  GgufSource source = options_.gguf;
+  if (!gguf::IsGguf(*source_path_)) return source;
+  if (source.like.empty()) source.like = folder_.path();
+  source.dequantize = true;  // as far as it was done
+  return source;
+}
+
 // The largest need is computed before anything is read.
 Status Verification::CheckLimit() const {
   if (options_.memory_limit == 0 || !source_path_) return {};
   // A source that cannot be read is for the levels to report.
-  const Result<Checkpoint> source = Checkpoint::Open(*source_path_);
+  const Result<Checkpoint> source = OpenSource(*source_path_, SourceOptions());
   std::optional<QuantizedModel> model;
   if (Runs(Level::kExactness) && source.ok()) {
     Result<QuantizedModel> read = ReadSourceModel(*source, folder_.manifest().accepted);
@@ -423,7 +433,7 @@ Status Verification::FinishProducts() {
 }
 
 Status Verification::PrepareSource() {
-  PREPACK_TRY_ASSIGN(Checkpoint source, Checkpoint::Open(*source_path_));
+  PREPACK_TRY_ASSIGN(Checkpoint source, OpenSource(*source_path_, SourceOptions()));
   source_.emplace(std::move(source));
   if (Runs(Level::kExactness)) PREPACK_TRY(PrepareExactness());
   return Multiplies() ? PrepareProducts() : Status();

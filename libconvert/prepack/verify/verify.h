@@ -11,6 +11,7 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/convert/source.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/verify/report/report.h"
 
@@ -44,6 +45,7 @@ struct VerifyOptions {
   std::filesystem::path folder;
   // None: where the manifest says, if it is there. Without a source exactness and GEMM do not run.
   std::optional<std::filesystem::path> source;
+  GgufSource gguf;                                   // if that is such a file
   std::optional<std::filesystem::path> baseline;     // the unquantized checkpoint
   std::optional<std::filesystem::path> activations;  // .safetensors: MODULE → x [M, K]
   std::vector<Level> skip;                           // levels not to run; they are then "not run"

@@ -309,7 +309,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options, const std::filesystem::path& scratch) {
   Plan plan;
   PREPACK_TRY_ASSIGN(plan.sources, FindSources(checkpoint, model));
-  PREPACK_TRY(ChooseTypes(options, plan.sources));
+  if (!options.probe) PREPACK_TRY(ChooseTypes(options, plan.sources));
   PREPACK_TRY_ASSIGN(const ConverterAnswer answer,
                      AskConverter(checkpoint, plan.sources, options, scratch));
   plan.metadata = answer.files.metadata;

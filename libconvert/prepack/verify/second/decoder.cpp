@@ -50,7 +50,7 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
     std::string_view format;
     DecodeFn decode;
   };
-  static constexpr std::array<Row, 10> kDecoders = {
+  static constexpr std::array<Row, 11> kDecoders = {
       {{"compressed-tensors", DecodeCompressedTensors},
        {"fp8", DecodeFp8},
        {"fbgemm-fp8", DecodeFp8ByOutputs},
@@ -60,7 +60,8 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
        {"awq", DecodeAwq},
        {"gptq", DecodeGptq},
        {"auto-round", DecodeAutoRound},
-       {"mxfp4", DecodeFp4}}};
+       {"mxfp4", DecodeFp4},
+       {"gguf", DecodeGguf}}};
   for (const Row& row : kDecoders) {
     if (row.format != format) continue;
     return SecondDecoder(source, row.decode, format == "auto-round" && IsOldModelFree(source));
@@ -124,9 +125,8 @@ std::optional<SecondPiece> SecondDecoder::FindInStack(const std::string& module,
   const bool is_gate = projection == "gate_proj";
   const bool is_half = is_gate || projection == "up_proj";
   const std::string stack = experts + (is_half ? "gate_up_proj" : projection);
-  if (HasTensorsBelow(*source_, module + ".") || !HasTensorsBelow(*source_, stack)) {
-    return std::nullopt;
-  }
+  const bool stacked = HasTensorsBelow(*source_, stack) || HasSecondGgufStack(*source_, stack);
+  if (HasTensorsBelow(*source_, module + ".") || !stacked) return std::nullopt;
   SecondPiece piece{.module = stack + "." + number, .first = 0, .step = 1};
   if (!is_half) return piece;
   const bool alternate = IsGptOss(source_->config());

@@ -137,6 +137,10 @@ Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, Deco
 // in a byte, with one scale for 16 or 32 of them.
 bool HasSecondFp4(const Checkpoint& source, const SecondRows& wanted);
 Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// Blocks of ggml, found by the manifest of the file.
+Status DecodeGguf(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// Does the file hold a stack of experts of that name?
+bool HasSecondGgufStack(const Checkpoint& source, const std::string& stack);
 // AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // GPTQ, with or without an index of groups.

@@ -111,6 +111,8 @@ Result<ConvertOptions> OptionsOf(const ConvertCommand& command) {
   convert.source = command.source;
   convert.output = command.output;
   PREPACK_TRY_ASSIGN(convert.plan, command.flags.ToOptions());
+  PREPACK_TRY_ASSIGN(convert.gguf, command.gguf.ToSource());
+  convert.gguf.dequantize = convert.plan.fallback == Fallback::kDequantize;
   convert.jobs = command.jobs;
   convert.memory_limit = command.memory_limit;
   convert.replace = command.force;
@@ -187,6 +189,7 @@ ExitCodeValue RunConvert(const ConvertCommand& command) {
   VerifyOptions verify;
   verify.folder = command.output;
   verify.source = command.source;
+  verify.gguf = options->gguf;
   verify.jobs = command.jobs;
   verify.memory_limit = command.memory_limit;
 
@@ -223,6 +226,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   CLI::App* command = AddCommand(
       app, "convert", "Pack a quantized checkpoint for a CPU runtime", options->common,
       {.examples = "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
+                   "  prepack convert model.gguf -o packed/ -t vllm-cpu --like Llama-3-8B\n"
                    "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
                    "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
        .notes = "prepack never changes the source, unless --consume asks for it. The output "
@@ -280,7 +284,8 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                     "Verify the output against the source: every module as soon as it is written");
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] {
-    exit_code = WithModels({&options->source}, [&] { return RunConvert(*options); });
+    exit_code =
+        WithModels({&options->source, &options->gguf.like}, [&] { return RunConvert(*options); });
   });
 }
 

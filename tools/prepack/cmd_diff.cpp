@@ -9,6 +9,7 @@
 #include <string>
 
 #include "command.h"
+#include "gguf_commands.h"
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/diff/diff.h"
@@ -27,6 +28,7 @@ struct DiffCommand {
   std::string html;
   bool headers = false;
   std::vector<std::string> accepted;
+  GgufFlags gguf;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
 };
@@ -124,6 +126,8 @@ ExitCodeValue RunDiff(const DiffCommand& options) {
   Result<AcceptedFindings> accepted =
       AcceptedFindings::Make(options.accepted, AcceptedBy::kConversion, "--accept");
   if (!accepted.ok()) return Fail(accepted.status());
+  const Result<GgufSource> source = options.gguf.ToSource();
+  if (!source.ok()) return Fail(source.status());
   ProgressDisplay display(options.common);
   const Result<DiffReport> report = Diff({.a = options.a,
                                           .b = options.b,
@@ -131,7 +135,8 @@ ExitCodeValue RunDiff(const DiffCommand& options) {
                                           .module = options.module,
                                           .jobs = options.jobs,
                                           .memory_limit = options.memory_limit,
-                                          .accepted = *std::move(accepted)},
+                                          .accepted = *std::move(accepted),
+                                          .gguf = *source},
                                          display.progress());
   display.Stop();
   if (!report.ok()) return Fail(report.status());
@@ -158,6 +163,7 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
       {.examples = "  prepack diff Llama-3-8B-AWQ Llama-3-8B-W4A16\n"
                    "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --json "
                    "--module model.layers.0.mlp.down_proj\n"
+                   "  prepack diff Llama-3-8B-AWQ model.gguf\n"
                    "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --html diff.html",
        .notes =
            "Modules are identical (same steps, same scales), equal (within one rounding of\n"
@@ -173,13 +179,15 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE");
   AddAccept(*command, options->accepted, kAcceptToRead);
+  options->gguf.AddSourceTo(*command);
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] {
-    exit_code = WithModels({&options->a, &options->b}, [&] { return RunDiff(*options); });
+    exit_code = WithModels({&options->a, &options->b, &options->gguf.like},
+                           [&] { return RunDiff(*options); });
   });
 }
 

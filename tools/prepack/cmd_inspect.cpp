@@ -214,15 +214,17 @@ Result<ModuleArrays> ArraysOf(const InspectCommand& options) {
   return WriteModuleArrays(folder, options.arrays, options.into);
 }
 
-// What is asked of modules has no answer in a GGUF file, which knows tensors only.
+// Is it asked for single numbers? They are found in GGUF files as in all others.
+bool LooksAtNumbers(const InspectCommand& options) {
+  return !options.find.empty() || !options.at.empty() || !options.layout.empty() ||
+         !options.values.empty() || !options.arrays.empty();
+}
+
+// What is said of whole modules is not said of a GGUF file, whose tensors are listed instead.
 Status CheckGgufOptions(const InspectCommand& options) {
-  const bool of_modules = !options.module.empty() || options.modules || !options.find.empty() ||
-                          !options.at.empty() || !options.layout.empty() ||
-                          !options.values.empty() || !options.arrays.empty() ||
-                          !options.html.empty();
-  if (!of_modules) return {};
+  if (options.module.empty() && !options.modules && options.html.empty()) return {};
   return Usage("inspect", "this option is not for GGUF files")
-      .Expected("--tensors or --json")
+      .Expected("--tensors, --json, --find, --at, --layout, --values or --arrays")
       .Hint("Without options, inspect shows metadata and types");
 }
 
@@ -243,7 +245,7 @@ ExitCodeValue RunInspectGguf(const InspectCommand& options) {
 }
 
 ExitCodeValue RunInspect(const InspectCommand& options) {
-  if (gguf::IsGguf(options.path)) return RunInspectGguf(options);
+  if (gguf::IsGguf(options.path) && !LooksAtNumbers(options)) return RunInspectGguf(options);
   if (!options.arrays.empty()) {
     return Show(options.common, ArraysOf(options), ArraysText,
                 [&](const ModuleArrays& arrays) { return ArraysJson(options.path, arrays); });

@@ -190,10 +190,13 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
     const Result<gguf::PlanOptions> plan = options.gguf.ToOptions(options.source, options.flags);
     return plan.ok() ? RunPlanGguf(*plan, options.common) : Fail(plan.status());
   }
-  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
-  if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
   if (!plan_options.ok()) return Fail(plan_options.status());
+  Result<GgufSource> gguf = options.gguf.ToSource();
+  if (!gguf.ok()) return Fail(gguf.status());
+  gguf->dequantize = plan_options->fallback == Fallback::kDequantize;
+  const Result<Checkpoint> checkpoint = OpenSource(options.source, *gguf);
+  if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<std::vector<SchemeNotes>> notes = options.flags.Notes();
   if (!notes.ok()) return Fail(notes.status());
   const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, plan_options->accepted);
@@ -227,7 +230,8 @@ void AddPlan(CLI::App& app, ExitCodeValue& exit_code) {
   options->flags.AddTo(*command);
   options->gguf.AddTo(*command);
   command->callback([options, &exit_code] {
-    exit_code = WithModels({&options->source}, [&] { return RunPlan(*options); });
+    exit_code =
+        WithModels({&options->source, &options->gguf.like}, [&] { return RunPlan(*options); });
   });
 }
 

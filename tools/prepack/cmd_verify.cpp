@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "command.h"
+#include "gguf_commands.h"
 #include "part_options.h"
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
@@ -68,6 +69,7 @@ struct VerifyCommand {
   std::string seed;
   std::string tolerance;
   VerifyOutputs outputs;
+  GgufFlags gguf;
   PartFlags parts;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
@@ -164,6 +166,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
     PREPACK_TRY_ASSIGN(const SampleChoice sample, ParseSample(command));
     options.sample = sample;
   }
+  PREPACK_TRY_ASSIGN(options.gguf, command.gguf.ToSource());
   options.jobs = command.jobs;
   options.memory_limit = command.memory_limit;
   return options;
@@ -199,6 +202,7 @@ void AddInputs(CLI::App& command, VerifyCommand& options) {
                   "The checkpoint that the folder was made from (default: the path in the "
                   "manifest, if it exists)")
       ->type_name("SRC");
+  options.gguf.AddSourceTo(command);
   command
       .add_option("--baseline", options.baseline,
                   "The unquantized checkpoint; enables the level quality")
@@ -294,8 +298,9 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] {
-    exit_code = WithModels({&options->folder, &options->source, &options->baseline},
-                           [&] { return RunVerify(*options); });
+    exit_code =
+        WithModels({&options->folder, &options->source, &options->baseline, &options->gguf.like},
+                   [&] { return RunVerify(*options); });
   });
 }
 

@@ -247,11 +247,44 @@ Status RejectForGguf(const std::map<std::string_view, bool>& given) {
   return {};
 }
 
+void GgufFlags::AddSourceTo(CLI::App& command) {
+  command
+      .add_option("--like", like,
+                  "If the source is a GGUF file: a folder with config.json and tokenizer, such as "
+                  "the Hugging Face model that it was made of")
+      ->type_name("FOLDER");
+  command
+      .add_option("--llama-cpp", llama_cpp,
+                  "If it was not made by prepack: the sources of llama.cpp, whose converter says "
+                  "which tensor of the model each of the file is")
+      ->type_name("DIR");
+  command
+      .add_option("--python", python,
+                  "With --llama-cpp: Python, or the folder of an environment, that has what the "
+                  "converter needs (default: the active one, or python3)")
+      ->type_name("PYTHON");
+}
+
+Result<GgufSource> GgufFlags::ToSource() const {
+  GgufSource source;
+  source.like = like;
+  if (llama_cpp.empty()) return source;
+  PREPACK_TRY_ASSIGN(source.llama_cpp, FindLlamaCpp(llama_cpp));
+  PREPACK_TRY_ASSIGN(source.python, FindProgram(python));
+  return source;
+}
+
 void GgufFlags::AddTo(CLI::App& command) {
+  command
+      .add_option("--like", like,
+                  "If SRC is a GGUF file: a folder with config.json and tokenizer for the output, "
+                  "such as the Hugging Face model that it was made of")
+      ->type_name("FOLDER");
   command
       .add_option("--llama-cpp", llama_cpp,
                   "For gguf: a checkout or unpacked source of llama.cpp, whose converter says what "
-                  "the file holds (default: PREPACK_LLAMA_CPP)")
+                  "the file holds (default: PREPACK_LLAMA_CPP). For a SRC that is a GGUF file "
+                  "which prepack has not made: the same, to know its tensors by")
       ->type_name("DIR");
   command
       .add_option("--python", python,

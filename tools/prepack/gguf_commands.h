@@ -11,6 +11,7 @@
 #include "command.h"
 #include "options.h"
 #include "prepack/convert/gguf/convert.h"
+#include "prepack/convert/source.h"
 
 namespace prepack::cli {
 
@@ -18,6 +19,7 @@ inline constexpr const char* kGgufTarget = "gguf";
 
 // The options that are for GGUF only.
 struct GgufFlags {
+  std::string like;  // of sources that are GGUF files
   std::string llama_cpp;
   std::string python;
   uint64_t shard_size = 0;
@@ -26,6 +28,10 @@ struct GgufFlags {
   bool trust_remote_code = false;
 
   void AddTo(CLI::App& command);
+  // Those for commands that read GGUF files and make none.
+  void AddSourceTo(CLI::App& command);
+  // kUsage where what was named is missing. llama.cpp is asked only if --llama-cpp was given.
+  Result<GgufSource> ToSource() const;
   // kUsage for options that are not for GGUF, and where llama.cpp or a Python is missing.
   Result<gguf::PlanOptions> ToOptions(const std::string& source, const PlanFlags& flags) const;
 };

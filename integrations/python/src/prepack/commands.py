@@ -83,9 +83,14 @@ class _Arguments:
         self.value("--fallback", fallback).value("--scales", scales).value("--onednn-form", onednn_form)
         return self.patterns("--accept", accept).value("--numa", numa).flag("--fuse", fuse)
 
-    def gguf(self, llama_cpp: Optional[PathLike], python: Optional[PathLike], exact: bool,
-             shard_size: Union[None, int, str], no_tokenizer: bool, trust_remote_code: bool) -> "_Arguments":
-        self.value("--llama-cpp", llama_cpp).value("--python", python).flag("--exact", exact)
+    def gguf_source(self, like: Optional[PathLike], llama_cpp: Optional[PathLike],
+                    python: Optional[PathLike]) -> "_Arguments":
+        """What is known of a GGUF file beside what it says."""
+        return self.value("--like", like).value("--llama-cpp", llama_cpp).value("--python", python)
+
+    def gguf(self, exact: bool, shard_size: Union[None, int, str], no_tokenizer: bool,
+             trust_remote_code: bool) -> "_Arguments":
+        self.flag("--exact", exact)
         self.value("--shard-size", shard_size).flag("--no-tokenizer", no_tokenizer)
         return self.flag("--trust-remote-code", trust_remote_code)
 
@@ -140,19 +145,21 @@ def plan(  # type: ignore[overload-overlap]
 def plan(
     src: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
-    accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False,
+    accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, like: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
 ) -> Plan: ...
 def plan(
     src: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
     fallback: Optional[str] = None, scales: Optional[str] = None, onednn_form: Optional[str] = None,
     accept: Patterns = None, numa: Optional[int] = None, fuse: bool = False, llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
-    no_tokenizer: bool = False, trust_remote_code: bool = False,
+    no_tokenizer: bool = False, trust_remote_code: bool = False, like: Optional[PathLike] = None,
 ) -> Union[Plan, PlanGguf]:
     """What `convert` would do and why, from headers only. `ok` is False if it would refuse."""
     arguments = _Arguments("plan").path(src)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
-    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer, trust_remote_code)
+    arguments.gguf_source(like, llama_cpp, python)
+    arguments.gguf(exact, shard_size, no_tokenizer, trust_remote_code)
     return run(PlanGguf, arguments.all()) if target == "gguf" else run(Plan, arguments.all())
 
 
@@ -172,7 +179,8 @@ def convert(
     memory_limit: Union[None, int, str] = None, part: Optional[PartOption] = None,
     trust_source: bool = False, resume: bool = False, no_flush: bool = False, force: bool = False,
     fetch: Optional[str] = None, ahead: Optional[int] = None, consume: bool = False, done: Optional[str] = None,
-    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None, like: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
 ) -> Convert: ...
 def convert(
     src: PathLike, output: PathLike, *, target: str, dtype: Optional[str] = None, scheme: Patterns = None,
@@ -183,14 +191,15 @@ def convert(
     fetch: Optional[str] = None, ahead: Optional[int] = None, consume: bool = False, done: Optional[str] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None, llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
-    no_tokenizer: bool = False, trust_remote_code: bool = False,
+    no_tokenizer: bool = False, trust_remote_code: bool = False, like: Optional[PathLike] = None,
 ) -> Union[Convert, ConvertGguf]:
     """Packs a checkpoint into the folder `output`, or the GGUF file, which appears whole or not at all.
     `fetch` and `done` are commands of the shell (docs/remote.md); with `consume`, shards of the source
     are removed when they have been packed."""
     arguments = _Arguments("convert").path(src).value("--output", output)
     arguments.plan(target, dtype, scheme, fallback, scales, onednn_form, accept, numa, fuse)
-    arguments.gguf(llama_cpp, python, exact, shard_size, no_tokenizer, trust_remote_code)
+    arguments.gguf_source(like, llama_cpp, python)
+    arguments.gguf(exact, shard_size, no_tokenizer, trust_remote_code)
     arguments.threads(jobs, memory_limit)
     arguments.part(part).flag("--trust-source", trust_source).flag("--resume", resume)
     arguments.value("--fetch", fetch).value("--ahead", ahead).flag("--consume", consume).value("--done", done)
@@ -217,7 +226,8 @@ def verify(
     junit: Optional[PathLike] = None, markdown: Optional[PathLike] = None, html: HtmlOption = None,
     jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
     merge: Optional[Sequence[PathLike]] = None,
-    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None, like: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
 ) -> Verify:
     """Proves that a packed folder holds the model. Whatever the verdict, it is the result that says
     so: look at `verdict` or `ok`, or call `raise_if_bad()`. With `merge`, the reports that
@@ -226,7 +236,7 @@ def verify(
     arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed)
     arguments.patterns("--min-sqnr", min_sqnr).flag("--strict", strict).value("--against", against)
     arguments.value("--tolerance", tolerance).value("--junit", junit).value("--markdown", markdown)
-    arguments.merge(merge).threads(jobs, memory_limit)
+    arguments.merge(merge).threads(jobs, memory_limit).gguf_source(like, llama_cpp, python)
     return _run_with_page(Verify, arguments, html, progress, cancel)
 
 
@@ -236,13 +246,14 @@ def verify_part(
     engine: Optional[str] = None, repack: bool = False, all_channels: bool = False,
     sample: Optional[float] = None, seed: Optional[int] = None, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, progress: ProgressOption = None,
-    cancel: Optional[threading.Event] = None,
+    cancel: Optional[threading.Event] = None, like: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
 ) -> Measured:
     """The share of one of many machines: writes what it measured to `report`. `verify(...,
     merge=reports)` gives the verdict."""
     arguments = _Arguments("verify").path(folder).part(part).value("--report", report)
     arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed)
-    arguments.threads(jobs, memory_limit)
+    arguments.threads(jobs, memory_limit).gguf_source(like, llama_cpp, python)
     return run(Measured, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
 
 
@@ -272,12 +283,14 @@ def check_part(
 def diff(
     a: PathLike, b: PathLike, *, headers: bool = False, module: Optional[str] = None, accept: Patterns = None,
     html: HtmlOption = None, jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
-    progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
+    progress: ProgressOption = None, cancel: Optional[threading.Event] = None, like: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
 ) -> Diff:
     """Compares two checkpoints by what their weights mean. `same`, and `ok`, say whether they agree;
     with `headers`, only names, shapes and dtypes are compared."""
     arguments = _Arguments("diff").path(a).path(b).flag("--headers", headers).value("--module", module)
     arguments.patterns("--accept", accept)
+    arguments.gguf_source(like, llama_cpp, python)
     return _run_with_page(Diff, arguments.threads(jobs, memory_limit), html, progress, cancel)
 
 

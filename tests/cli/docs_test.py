@@ -72,8 +72,10 @@ NOT_RUN = {
         r"pip install (--no-deps|torch).*", r"vllm .*", r"python -m (vllm|prepack_vllm)\..*",
         r"prepack convert Qwen3-30B-A3B-W4A16 .*",
     ),
-    "needs llama.cpp: tests/cli/gguf_convert_test.py has a stand-in": (
+    "needs llama.cpp: tests/cli/gguf_convert_test.py and gguf_source_test.py have a stand-in": (
         r"prepack \w+ .*--llama-cpp .*", r"prepack verify model.gguf .*", r"pip install -r llama.cpp/.*",
+        r"prepack \w+ .*\.gguf.* --like .*", r"prepack plan model.gguf .*", r"prepack diff .*\.gguf",
+        r"prepack inspect \w+.gguf --(find|values) .*",
     ),
     "needs a model in a hub cache: tests/cli/hub_test.py makes one": (r"prepack \w+ Qwen/.*", r"prepack verify .* Qwen/.*"),
     "judges what is installed on the machine: tests/cli/doctor_test.py makes environments": (

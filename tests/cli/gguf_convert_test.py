@@ -15,9 +15,9 @@ import sys
 import unittest
 
 import gguf
-import harness
 import numpy
 import safetensors.numpy
+from gguf_harness import GgufTest, checkpoint, truth_of
 from harness import CHECKPOINTS, ROOT, TOOL
 
 sys.path[:0] = [str(ROOT / "tests" / place) for place in ("attack", "llama")]
@@ -26,7 +26,6 @@ import activations
 import prepack
 import raw
 
-STAND_IN = pathlib.Path(__file__).with_name("gguf_stand_in.py")
 # The type of the modules, and how far a weight may be off, as a share of the largest of its row: by the rounding of a
 # minimum to f16, of a factor to f32, or of the weight to bf16.
 EXACT, MINIMUM, FACTOR, BF16 = 0, 2**-10, 2**-22, 2**-8
@@ -49,27 +48,6 @@ WIDTHS = {"attn_q": "Q2_K", "attn_k": "Q2_K", "attn_v": "Q3_K", "attn_output": "
           "ffn_up": "Q5_K", "ffn_down": "Q6_K"}
 
 
-def checkpoint(name):
-    own = ROOT / "fixtures" / "gguf" / "checkpoints" / name
-    return own if own.exists() else CHECKPOINTS / name
-
-
-@functools.cache
-def truth_of(name):
-    """Module → {row: weights}."""
-    path = ROOT / "fixtures" / "gguf" / "checkpoints" / f"{name}.truth.safetensors"
-    if not path.exists():
-        path = ROOT / "fixtures" / "truth" / f"{name}.safetensors"
-    header, start = harness.read_header(path)
-    data = path.read_bytes()[start:]
-    modules = {}
-    for key, entry in header.items():
-        begin, end = entry["data_offsets"]
-        module, _, which = key.rpartition(".")
-        modules.setdefault(module, {})[which] = numpy.frombuffer(data[begin:end], "<f4").reshape(entry["shape"])
-    return modules
-
-
 def rows_of(pieces):
     """[(tensor of the checkpoint, row)] of nested loops."""
     rows = []
@@ -81,25 +59,7 @@ def rows_of(pieces):
     return rows
 
 
-class GgufConvert(harness.ToolTest):
-    def setUp(self):
-        super().setUp()
-        self.llama_cpp = self.scratch / "llama.cpp"
-        self.llama_cpp.mkdir()
-        (self.llama_cpp / "convert_hf_to_gguf.py").write_text("# stands for the real one\n")
-        self.python = self.scratch / "python"
-        self.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_IN}"\n')
-        self.python.chmod(0o755)
-        self.output = self.scratch / "model.gguf"
-
-    def options(self, name, *more):
-        return [checkpoint(name), "--target", "gguf", "--llama-cpp", self.llama_cpp, "--python", self.python, *more]
-
-    def convert(self, name, *more, fallback="dequantize"):
-        options = ["--json", "-o", self.output, "--fallback", fallback, *more]
-        result = self.run_ok("convert", *self.options(name, *options))
-        return self.checked_json(result.stdout, "convert_gguf")
-
+class GgufConvert(GgufTest):
     def weights(self):
         """GGUF tensor → its weights as the package decodes them, with the factors of NVFP4."""
         tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(self.output).tensors}
@@ -136,7 +96,7 @@ class GgufConvert(harness.ToolTest):
     def test_the_package_decodes_the_weights_of_the_quantizer(self):
         for name, (kind, tolerance) in CASES.items():
             with self.subTest(name):
-                report = self.convert(name, "--force")
+                report = self.convert_gguf(name, "--force")
                 self.assertIn(kind, report["types"])
                 truth = truth_of(name)
                 found = self.by_module(truth)
@@ -150,10 +110,10 @@ class GgufConvert(harness.ToolTest):
                         self.assertTrue((numpy.abs(actual - expected) <= bound).all(), f"{module} {which}")
 
     def test_minima_are_rounded_and_counted_or_exact(self):
-        report = self.convert("ct-w4a16-g32-asym")
+        report = self.convert_gguf("ct-w4a16-g32-asym")
         self.assertGreater(sum(entry["minima"] for entry in report["rounded"].values()), 0)
         self.assertEqual(sum(entry["scales"] for entry in report["rounded"].values()), 0)
-        exact = self.convert("ct-w4a16-g32-asym", "--force", "--exact")
+        exact = self.convert_gguf("ct-w4a16-g32-asym", "--force", "--exact")
         self.assertIn("Q5_0", exact["types"])
         self.assertEqual(exact["rounded"], {})
         truth = truth_of("ct-w4a16-g32-asym")
@@ -163,13 +123,13 @@ class GgufConvert(harness.ToolTest):
                 self.assertTrue((found[module][row] == expected).all(), module)
 
     def test_what_has_to_be_rounded_is_refused_with_exact(self):
-        report = self.convert("ct-fp8-block", "--exact")
+        report = self.convert_gguf("ct-fp8-block", "--exact")
         self.assertNotIn("BF16", {kind for kind, count in report["types"].items() if kind == "Q4_0"})
         self.assertEqual(report["rounded"], {})
         self.assertIn("F32", report["types"])
 
     def test_the_manifest_is_beside_the_file_and_its_hash_in_the_metadata(self):
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         manifest = pathlib.Path(f"{self.output}.prepack.json").read_bytes()
         field = gguf.GGUFReader(self.output).get_field("general.prepack.manifest")
         self.assertEqual(field.contents(), raw.xxh3(manifest))
@@ -182,7 +142,7 @@ class GgufConvert(harness.ToolTest):
         types = {tensor["name"]: tensor["type"] for tensor in plan["tensors"]}
         self.assertEqual(types["blk.0.attn_q.weight"], "Q4_0")
         self.assertEqual(types["blk.0.attn_norm.weight"], "F32")
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         reader = gguf.GGUFReader(self.output)
         self.assertEqual(types, {tensor.name: tensor.tensor_type.name for tensor in reader.tensors})
         text = self.run_ok("plan", *self.options("ct-w4a16-g128-sym"))
@@ -203,7 +163,7 @@ class GgufConvert(harness.ToolTest):
     def test_verify_compares_every_weight_with_the_source(self):
         for name, (kind, tolerance) in CASES.items():
             with self.subTest(name):
-                self.convert(name, "--force")
+                self.convert_gguf(name, "--force")
                 report = self.verify(name)
                 self.assertEqual(report["levels"]["integrity"]["state"], "passed")
                 self.assertEqual(report["levels"]["exactness"]["state"], "passed")
@@ -213,7 +173,7 @@ class GgufConvert(harness.ToolTest):
                 self.assertEqual(bool(notes), tolerance != EXACT)
 
     def test_verify_finds_what_was_changed(self):
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         reader = gguf.GGUFReader(self.output)
         tensor = next(tensor for tensor in reader.tensors if tensor.name == "blk.0.attn_q.weight")
         place = int(tensor.data_offset) + 18 * 5 + 2  # the codes of a block
@@ -239,7 +199,7 @@ class GgufConvert(harness.ToolTest):
             "attn_output": "the scales are no multiples of one f16 in each block of 256, as Q3_K has them"})
         self.assertIn("1 × Q4_0 and nothing smaller: the scales are no multiples",
                       self.run_ok("plan", *self.options("ct-widths")).stdout)
-        exact = self.convert("ct-widths", "--exact")
+        exact = self.convert_gguf("ct-widths", "--exact")
         self.assertEqual(exact["rounded"], {})
         self.assertEqual({kind for kind in exact["types"] if kind.startswith("Q")}, set(WIDTHS.values()))
 
@@ -286,7 +246,7 @@ class GgufConvert(harness.ToolTest):
         plan = self.checked_json(planned.stdout, "plan_gguf")
         rounding = {tensor["type"]: tensor["may_round"] for tensor in plan["tensors"]}
         self.assertEqual(rounding, {"Q8_0": ["quantized"], "BF16": [], "F32": []})
-        report = self.convert("ct-fp8-block", fallback="q8_0")
+        report = self.convert_gguf("ct-fp8-block", fallback="q8_0")
         self.assertEqual((len(report["quantized"]), report["floats"]), (7, {}))
         self.assertEqual(set(report["quantized"].values()), {"ggml has no type for FP8"})
         self.assertEqual(len(report["rounded"]), 7)
@@ -319,7 +279,7 @@ class GgufConvert(harness.ToolTest):
                          (self.scratch / "model.gguf.prepack.json").read_bytes())
 
     def test_a_weight_that_is_further_off_than_half_a_step_is_found(self):
-        self.convert("ct-fp8-block", fallback="q8_0")
+        self.convert_gguf("ct-fp8-block", fallback="q8_0")
         tensor = next(one for one in gguf.GGUFReader(self.output).tensors if one.name == "blk.0.attn_q.weight")
         data = bytearray(self.output.read_bytes())
         place = int(tensor.data_offset) + 34 * 7 + 2 + 5  # a code of a block
@@ -336,7 +296,7 @@ class GgufConvert(harness.ToolTest):
             self.assert_fails(2, [str(self.output), "another prepack is writing this output"], "convert",
                               *self.options("ct-w4a16-g128-sym", "-o", self.output))
             self.assertFalse(self.output.exists())
-        self.convert("ct-w4a16-g128-sym")  # a lock that nobody holds is free
+        self.convert_gguf("ct-w4a16-g128-sym")  # a lock that nobody holds is free
         self.assertFalse(lock.exists())
         self.assertEqual({path.name for path in self.scratch.iterdir() if path.is_file()},
                          {"python", "model.gguf", "model.gguf.prepack.json"})
@@ -347,7 +307,7 @@ class GgufConvert(harness.ToolTest):
         operands = {"Q4_0": "Q8_0", "Q4_1": "Q8_1", "Q8_0": "Q8_0", "MXFP4": "Q8_0", "NVFP4": "Q8_0"}
         for name, (kind, _) in CASES.items():
             with self.subTest(name):
-                self.convert(name, "--force")
+                self.convert_gguf(name, "--force")
                 report = self.verify(name)
                 self.assertEqual((report["levels"]["gemm"]["state"], report["engine"]), ("passed", "reference"))
                 manifest = json.loads(pathlib.Path(f"{self.output}.prepack.json").read_text())["tensors"]
@@ -371,7 +331,7 @@ class GgufConvert(harness.ToolTest):
     def test_figures_are_those_of_blocks_of_integers(self):
         """A third implementation, of Q8_0 by numpy: what x loses by it is nearly all that the product loses."""
         for name in ("ct-w4a16-g128-sym", "ct-int8-moe", "ct-nvfp4"):
-            self.convert(name, "--force")
+            self.convert_gguf(name, "--force")
             report = self.verify(name, "--all-channels")
             weights = self.weights()
             for module in report["modules"]:
@@ -399,7 +359,7 @@ class GgufConvert(harness.ToolTest):
         places = {"Q4_0": (2, 1), "Q4_1": (4, 1, 3), "Q8_0": (2, 1), "MXFP4": (1, 0), "NVFP4": (4, 0)}
         for name in ("ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-int8-moe", "ct-mxfp4", "ct-nvfp4"):
             kind = CASES[name][0]
-            self.convert(name, "--force")
+            self.convert_gguf(name, "--force")
             tensors = [tensor for tensor in gguf.GGUFReader(self.output).tensors if tensor.tensor_type.name == kind]
             row_bytes = tensors[-1].data.shape[-1]
             row = tensors[-1].n_elements // int(tensors[-1].shape[0]) - 1  # of the last expert, where there are some
@@ -419,7 +379,7 @@ class GgufConvert(harness.ToolTest):
                     self.output.write_bytes(before)
 
     def test_products_find_a_factor_that_was_changed(self):
-        self.convert("ct-nvfp4")
+        self.convert_gguf("ct-nvfp4")
         factor = next(tensor for tensor in gguf.GGUFReader(self.output).tensors if tensor.name == "blk.0.ffn_up.scale")
         self.flip(factor, 2, 1)
         report = self.verify("ct-nvfp4", "--skip", "integrity,exactness", code=1)
@@ -493,7 +453,7 @@ class GgufConvert(harness.ToolTest):
         self.assertIn("the kernel SQNR", problems[0]["message"])
 
     def test_bars_and_reports_of_products(self):
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         report = self.verify("ct-w4a16-g128-sym", "--min-sqnr", "ffn_down=90", code=1)
         self.assertEqual({problem["module"] for problem in report["levels"]["gemm"]["problems"]},
                          {"blk.0.ffn_down.weight"})
@@ -512,7 +472,7 @@ class GgufConvert(harness.ToolTest):
 
     def test_verify_needs_what_convert_left(self):
         self.assert_fails(5, ["prepack has not made this file"], "verify", ROOT / "fixtures" / "gguf" / "model.gguf")
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         manifest = pathlib.Path(f"{self.output}.prepack.json")
         text = manifest.read_text()
         manifest.write_text(text.replace("Q4_0", "Q8_0", 1))
@@ -526,7 +486,7 @@ class GgufConvert(harness.ToolTest):
             self.assert_fails(2, ["not for GGUF files"], "verify", self.output, *option)
 
     def test_a_model_in_several_files(self):
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         whole = {tensor.name: bytes(tensor.data) for tensor in gguf.GGUFReader(self.output).tensors}
         folder = self.scratch / "parts"
         options = self.options("ct-w4a16-g128-sym", "-o", folder, "--shard-size", "400K", "--json")
@@ -558,7 +518,7 @@ class GgufConvert(harness.ToolTest):
         self.assertTrue(prepack.verify(self.output).ok)
 
     def test_existing_files(self):
-        self.convert("ct-w4a16-g128-sym")
+        self.convert_gguf("ct-w4a16-g128-sym")
         before = self.output.read_bytes()
         options = self.options("ct-w4a16-g128-sym", "-o", self.output)
         self.assert_fails(2, ["it exists", "--force"], "convert", *options)

@@ -7,6 +7,7 @@ prepack_add_tests(convert
   gguf/pack_blocks_test.cpp
   gguf/pack_k_quants_test.cpp
   gguf/quantize_test.cpp
+  gguf/restored_test.cpp
   gguf/sub_scales_test.cpp
   headers_only_test.cpp
   journal_test.cpp

@@ -15,6 +15,7 @@ import sys
 import unittest
 
 import gguf
+import harness
 import numpy
 import safetensors.numpy
 from gguf_harness import GgufTest, checkpoint, truth_of

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/convert/gguf/options.h"
 #include "prepack/convert/gguf/rows.h"
 #include "prepack/convert/gguf/sources.h"
 #include "prepack/gguf/ggml_types.h"

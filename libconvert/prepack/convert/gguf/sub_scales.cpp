@@ -74,14 +74,14 @@ std::optional<SubScales> FindSubScales(std::span<const double> scales, int least
     const double unit = multiples->unit / parts;
     const uint16_t half = F32ToF16(static_cast<float>(unit));
     if (double{F16ToF32(half)} * parts != multiples->unit) continue;
-    for (const int sign : {1, -1}) {
+    for (const int64_t times : {int64_t{parts}, -int64_t{parts}}) {
       const bool fits = std::ranges::all_of(multiples->of, [&](int64_t multiple) {
-        return sign * parts * multiple >= least && sign * parts * multiple <= most;
+        return times * multiple >= least && times * multiple <= most;
       });
       if (!fits) continue;
-      found.super = F32ToF16(static_cast<float>(sign * unit));
+      found.super = F32ToF16(static_cast<float>(times < 0 ? -unit : unit));
       for (size_t i = 0; i < scales.size(); ++i) {
-        found.factors[i] = static_cast<int>(sign * parts * multiples->of[i]);
+        found.factors[i] = static_cast<int>(times * multiples->of[i]);
       }
       return found;
     }

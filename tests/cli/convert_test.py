@@ -11,7 +11,7 @@ import numpy
 import safetensors
 
 import harness
-from harness import CHECKPOINT_TARGETS, CHECKPOINTS, EXPERT_TARGETS, TARGETS, TOOL, W4A16
+from harness import CHECKPOINT_TARGETS, CHECKPOINTS, EXPERT_TARGETS, KERNEL_TARGETS, TARGETS, TOOL, W4A16
 
 
 def parts_of(target, module, symmetric):
@@ -194,7 +194,7 @@ class RealCheckpoints(harness.ToolTest):
         self.assertEqual({m["layout"] for m in plan["modules"]}, {"vllm-cpu/wna16"})
         targets = self.checked_json(self.run_ok("targets", "--json").stdout, "targets")
         self.assertEqual(
-            [t["target"] for t in targets["targets"]], TARGETS + EXPERT_TARGETS + CHECKPOINT_TARGETS
+            [t["target"] for t in targets["targets"]], KERNEL_TARGETS + EXPERT_TARGETS + CHECKPOINT_TARGETS
         )
         for path in (source, out, out / "model.safetensors"):
             inspect = self.run_ok("inspect", path, "--json").stdout

@@ -59,7 +59,6 @@ NOT_RUN = {
     "needs an installed prepack: tests/packaging/install_test.py builds the example": (
         r"cmake -S .*", r"g\+\+ .*", r"PKG_CONFIG_PATH=.*", r"build/read_tensor .*",
     ),
-    "needs a Python and a torch for Arm": (r"qemu-aarch64-static .*",),
     "makes checkpoints of many gigabytes": (r"build/release/bin/generate_checkpoint .*",),
     "builds, installs, measures or tests, for minutes": (
         r"tools/.*", r"~/.*/python bench/.*", r"integrations/vllm/run_tests", r"tests/packaging/re.*",

@@ -306,6 +306,7 @@ class GgufConvert(GgufTest):
 
     def test_verify_multiplies_every_matrix(self):
         operands = {"Q4_0": "Q8_0", "Q4_1": "Q8_1", "Q8_0": "Q8_0", "MXFP4": "Q8_0", "NVFP4": "Q8_0"}
+        operands |= {f"Q{bits}_K": "Q8_K" for bits in range(2, 7)}
         for name, (kind, _) in CASES.items():
             with self.subTest(name):
                 self.convert_gguf(name, "--force")

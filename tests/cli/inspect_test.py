@@ -269,7 +269,7 @@ class Summary(harness.ToolTest):
                 self.assertEqual(sum(o["bytes"] for o in summary["other_tensors"]),
                                  sum(t["bytes"] for t in others))
                 experts = any(".experts." in m["module"] for m in modules)
-                expected = harness.TARGETS + (harness.EXPERT_TARGETS if experts else [])
+                expected = harness.KERNEL_TARGETS + (harness.EXPERT_TARGETS if experts else [])
                 self.assertEqual([t["target"] for t in summary["targets"]], expected)
 
     def test_targets_say_what_convert_then_does(self):

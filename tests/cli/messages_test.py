@@ -37,7 +37,7 @@ class Messages(harness.ToolTest):
         source = CHECKPOINTS / "ct-mixed"
         line = self.error(2, "plan", source, "-t", "zentorc", "--messages=json")
         self.assertEqual(line["found"], "zentorc")
-        self.assertEqual(line["expected"], ", ".join([*harness.TARGETS, *harness.EXPERT_TARGETS, *harness.CHECKPOINT_TARGETS]))
+        self.assertEqual(line["expected"], ", ".join([*harness.KERNEL_TARGETS, *harness.EXPERT_TARGETS, *harness.CHECKPOINT_TARGETS]))
         self.assertIn("zentorch", line["hint"])
 
     def test_error_of_malformed_input(self):

@@ -22,6 +22,8 @@ PACKED = [
     ("zentorch", "ct-w4a8", ()),
     ("zentorch", "ct-fp8-dynamic", DEQUANTIZE),
     ("zentorch", "gptqmodel-gpt2-w8", DEQUANTIZE),
+    ("vllm-arm", "ct-w4a8", ()),
+    ("vllm-arm", "ct-w8a8-dynamic", ()),
     ("onednn", "ct-mixed", ()),
     ("onednn", "ct-w4a8", ()),
     ("onednn", "ct-w8a8-asym-act", ("--onednn-form", "plain")),

@@ -9,9 +9,9 @@ import subprocess
 import unittest
 
 import harness
-from harness import CHECKPOINT_TARGETS, EXPERT_TARGETS, TARGETS
+from harness import CHECKPOINT_TARGETS, EXPERT_TARGETS, KERNEL_TARGETS
 
-ALL_TARGETS = TARGETS + EXPERT_TARGETS + CHECKPOINT_TARGETS
+ALL_TARGETS = KERNEL_TARGETS + EXPERT_TARGETS + CHECKPOINT_TARGETS
 
 DOCS = pathlib.Path(os.environ["PREPACK_CLI_DOCS"])
 VERBS = "convert merge verify check diff plan tune inspect targets doctor help".split()

@@ -208,10 +208,11 @@ GemmFigures GgufProducts::Figures(const GgufSums& sums) const {
 ModuleBars GgufProducts::Bars() const {
   const bool quantized = operand_ != GgmlOperand::kF32 && operand_ != GgmlOperand::kF16 &&
                          operand_ != GgmlOperand::kBF16;
-  return {.kernel_db = GgmlHasMinimum(type_) ? kMinKernelF16Db : kMinKernelF32Db,
+  const bool rounds_sums = operand_ == GgmlOperand::kQ8_1;
+  return {.kernel_db = rounds_sums ? kMinKernelF16Db : kMinKernelF32Db,
           .rounded_twice = false,
           .cancels = false,
-          .rounds_zeros = GgmlHasMinimum(type_),
+          .rounds_zeros = rounds_sums,
           .end_to_end_db = quantized ? kMinEndToEndInt8Db : kMinEndToEndDb,
           .recorded_db = {}};
 }

@@ -110,7 +110,7 @@ TEST_CASE("what one layout does otherwise is in its row") {
   }
   CHECK(asked == Ids{"onednn/w8a8"});
   CHECK(primitives == Ids{"onednn/w4a16", "onednn/w4a8", "onednn/w8a8"});
-  CHECK(statics == Ids{"onednn/w8a8", "vllm-cpu/int8-plain"});
+  CHECK(statics == Ids{"onednn/w8a8", "vllm-arm/int8-plain", "vllm-cpu/int8-plain"});
   CHECK(scaled_by_consumer == Ids{"vllm-cpu/fp8-vnni"});
 }
 

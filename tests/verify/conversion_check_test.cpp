@@ -155,6 +155,7 @@ TEST_CASE("what an output fails by is not consumed") {
       ConversionOf({.fixture = "ct-w4a16-g32-asym", .target = "vllm-cpu"}, temp / "out");
   fs::copy(conversion.source, temp / "source");
   conversion.source = temp / "source";
+  conversion.flush = true;
   conversion.flow.consume = true;
   conversion.resume = true;
   const VerifyOptions verification = VerificationOf(conversion);

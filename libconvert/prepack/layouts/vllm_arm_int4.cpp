@@ -401,7 +401,7 @@ constinit const Layout kVllmArmInt4W4A8 = {
     .version = 1,
     .target = "vllm-arm",
     .consumer = "torch.ops.aten._dyn_quant_matmul_4bit",
-    .mirrors = "PyTorch 2.10.0, aten/src/ATen/native/kleidiai/kai_pack.h, with KleidiAI",
+    .mirrors = "KleidiAI in PyTorch 2.10.0, aten/src/ATen/native/kleidiai/kai_pack.h",
     .schemes = "w4a8 with dynamic activations, symmetric weights, group or channel",
     .constraints =
         "K even, groups of a multiple of 32 that divide K, bf16, f16 or f32 activations; experts "

@@ -178,7 +178,8 @@ constinit const Layout kVllmInt8Plain = [] {
 // for all kinds of activations.
 constinit const Layout kVllmArmInt8Plain = [] {
   Layout row = PlainInt8("vllm-arm/int8-plain", "vllm-arm");
-  row.isa = "any Arm; the handler reorders the weights for the CPU when it loads them";
+  row.isa =
+      "any Arm, fast with I8MM; the handler reorders the weights for the CPU when it loads them";
   row.wants = {CpuFeature::kI8mm};
   return row;
 }();

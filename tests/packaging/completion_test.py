@@ -148,7 +148,7 @@ class ManPages(harness.ToolTest):
         self.assertLess(text.index("EXAMPLES"), text.index("OPTIONS"))
         for words in (
             "prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu", "-t, --target TARGET",
-            "Values: vllm-cpu, zentorch, onednn", "Default: blocked", "appears whole or not at all",
+            "Values: vllm-cpu, zentorch, vllm-arm, onednn", "Default: blocked", "appears whole or not at all",
         ):
             self.assertIn(words, text)
         verify = self.render("prepack-verify").stdout

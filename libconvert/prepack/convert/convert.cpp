@@ -206,13 +206,13 @@ Status Conversion::FillInBatches() {
   const std::string output = options_.output.string();
   PREPACK_TRY(flow_.Begin(plan_, shards_, finished_));
   filler_->Begin(threads_, output);
+  const bool judges = options_.flow.consume && options_.observer != nullptr;
+  if (judges) PREPACK_TRY(filler_->ShowFinished());
   for (size_t batch = 0; batch < flow_.batches(); ++batch) {
     PREPACK_TRY(flow_.Await(batch, output));
     PREPACK_TRY(filler_->RunUnits(flow_.UnitsOf(batch)));
     PREPACK_TRY(FlushBatch());
-    if (options_.flow.consume && options_.observer != nullptr) {
-      PREPACK_TRY(options_.observer->SourceMayGo());
-    }
+    if (judges) PREPACK_TRY(options_.observer->SourceMayGo());
     PREPACK_TRY(flow_.Release(batch));
     PREPACK_TRY(DeliverShards(flow_.UnitsOf(batch)));
   }

@@ -65,6 +65,13 @@ Status ShardFiller::RunUnits(std::span<const size_t> units) {
   return ForUnits(order_.size(), static_cast<unsigned>(buffers_.size()), *this);
 }
 
+Status ShardFiller::ShowFinished() {
+  std::vector<size_t> units;
+  for (const auto& [unit, done] : finished_) units.push_back(unit);
+  return ParallelFor(units.size(), static_cast<unsigned>(buffers_.size()),
+                     [&](size_t i, unsigned) { return TellObserver(shards_.units[units[i]]); });
+}
+
 // The bytes of all units but the finished ones. The shards may be only a part of the output.
 uint64_t ShardFiller::BytesToWrite() const {
   uint64_t bytes = 0;

@@ -58,6 +58,8 @@ class ShardFiller final : private UnitWork {
   // The same in batches: Begin, then each unit once.
   void Begin(unsigned threads, const std::string& output);
   Status RunUnits(std::span<const size_t> units);
+  // In batches, too: shows the observer what an earlier run has finished, while its source is here.
+  Status ShowFinished();
 
   // What is known afterwards.
   const Hash128& OutputHash(const OutputSlot& slot) const {

@@ -13,7 +13,7 @@ import unittest
 
 import gguf
 import numpy
-from gguf_harness import GgufTest, truth_of
+from gguf_harness import GgufTest, checkpoint, truth_of
 from harness import CHECKPOINTS, ROOT, read_tensors
 
 sys.path[:0] = [str(ROOT / "tests" / "attack"), str(ROOT / "integrations" / "python" / "src")]
@@ -130,6 +130,18 @@ class GgufSource(GgufTest):
                 result = self.run_tool("verify", out, "--source", self.output, "--like", CHECKPOINTS / name,
                                        "--engine", "reference", "--json")
                 self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+
+    def test_k_quants_are_refused_by_name_or_dequantized(self):
+        self.convert_gguf("ct-widths")
+        like = ["--like", checkpoint("ct-widths")]
+        self.assert_fails(5, ["Q4_K has scales of scales", "--fallback dequantize"], "convert", self.output, "-o",
+                          self.scratch / "none", "-t", "bf16", *like)
+        out = self.scratch / "dequantized"
+        self.run_ok("convert", self.output, "-o", out, "-t", "bf16", "--fallback", "dequantize", *like)
+        self.assert_weights("ct-widths", read_tensors(out))
+        packed = self.scratch / "packed"
+        self.run_ok("convert", self.output, "-o", packed, "-t", "vllm-cpu", "--fallback", "dequantize", *like)
+        self.run_ok("verify", packed, "--engine", "reference")  # it knows where the file is
 
     def test_verify_finds_that_the_file_has_changed(self):
         self.convert_gguf("ct-w4a16-g128-sym")

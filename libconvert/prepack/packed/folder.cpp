@@ -11,6 +11,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/gguf/model.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/table.h"
 #include "prepack/packed/manifest.h"
@@ -101,7 +102,9 @@ std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) 
   if (!manifest.source_path.empty()) {
     std::filesystem::path path =
         std::filesystem::canonical(folder.path() / manifest.source_path, error);
-    if (!error && std::filesystem::is_regular_file(path / "config.json", error)) return path;
+    const bool is_there = std::filesystem::is_regular_file(path / "config.json", error) ||
+                          (std::filesystem::is_regular_file(path, error) && gguf::IsGguf(path));
+    if (!path.empty() && is_there) return path;
   }
   // The folder was moved, or the cache is another one: the model may be there all the same.
   const std::filesystem::path cache = HubCacheFolder();

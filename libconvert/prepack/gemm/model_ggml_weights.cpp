@@ -186,12 +186,12 @@ void GgmlWeights::TakeScalesOfK(const uint8_t* bytes, uint64_t block) {
   const uint8_t* nibbles = minima + 4;
   for (uint64_t i = 0; i < kGroupsOfK; ++i) {
     const uint64_t at = i / 2 % 4;
-    uint32_t scale = scales[at] & 63U;
-    uint32_t minimum = minima[at] & 63U;
-    if (i >= kGroupsOfK / 2) {
-      scale = (nibbles[at] & 15U) | scales[at] >> 6U << 4U;
-      minimum = nibbles[at] >> 4U | minima[at] >> 6U << 4U;
-    }
+    const uint32_t first_scale = scales[at];
+    const uint32_t first_minimum = minima[at];
+    const uint32_t low = nibbles[at];
+    const bool first = i < kGroupsOfK / 2;
+    const uint32_t scale = first ? first_scale & 63U : (low & 15U) | first_scale >> 6U << 4U;
+    const uint32_t minimum = first ? first_minimum & 63U : low >> 4U | first_minimum >> 6U << 4U;
     inner_scales_[block * kGroupsOfK + i] = static_cast<int16_t>(scale);
     inner_minima_[block * kGroupsOfK + i] = static_cast<int16_t>(minimum);
   }

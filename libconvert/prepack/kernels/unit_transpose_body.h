@@ -26,34 +26,6 @@ void TransposeUnitsOf(const std::byte* in, size_t in_stride, size_t rows, size_t
 
 }  // namespace
 
-void TransposeBytes(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
-                    size_t out_stride) {
-  TransposeUnitsOf<1>(in, in_stride, rows, cols, out, out_stride);
-}
-
-void TransposePairs(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
-                    size_t out_stride) {
-  TransposeUnitsOf<2>(in, in_stride, rows, cols, out, out_stride);
-}
-
-void TransposeWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
-                    size_t out_stride) {
-  TransposeUnitsOf<4>(in, in_stride, rows, cols, out, out_stride);
-}
-
-void TransposeDoubles(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
-                      std::byte* out, size_t out_stride) {
-  TransposeUnitsOf<8>(in, in_stride, rows, cols, out, out_stride);
-}
-
-void TransposeSummedWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
-                          std::byte* out, size_t out_stride, int32_t* sums) {
-  TransposeWords(in, in_stride, rows, cols, out, out_stride);
-  for (size_t r = 0; r < rows; ++r) {
-    for (size_t i = 0; i < 4 * cols; ++i) sums[r] += static_cast<int8_t>(in[r * in_stride + i]);
-  }
-}
-
 #else
 
 namespace {
@@ -235,6 +207,8 @@ void TransposeUnitsOf(const std::byte* in, size_t in_stride, size_t rows, size_t
 
 }  // namespace
 
+#endif
+
 void TransposeBytes(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                     size_t out_stride) {
   TransposeUnitsOf<1>(in, in_stride, rows, cols, out, out_stride);
@@ -254,6 +228,18 @@ void TransposeDoubles(const std::byte* in, size_t in_stride, size_t rows, size_t
                       std::byte* out, size_t out_stride) {
   TransposeUnitsOf<8>(in, in_stride, rows, cols, out, out_stride);
 }
+
+#ifdef PREPACK_SCALAR
+
+void TransposeSummedWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
+                          std::byte* out, size_t out_stride, int32_t* sums) {
+  TransposeWords(in, in_stride, rows, cols, out, out_stride);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t i = 0; i < 4 * cols; ++i) sums[r] += static_cast<int8_t>(in[r * in_stride + i]);
+  }
+}
+
+#else
 
 namespace {
 

@@ -104,7 +104,7 @@ void TakeCodes(GgmlType type, const std::byte* block, std::byte* out) {
     case kMXFP4:
       return TakeNibbles(block + 1, 16, out);
     case kNVFP4:
-      for (uint32_t i = 0; i < 4; ++i) TakeNibbles(block + 4 + 8 * i, 8, out + 8 * i);
+      for (size_t i = 0; i < 4; ++i) TakeNibbles(block + 4 + 8 * i, 8, out + 8 * i);
       return;
     case kQ8_0:
       std::memcpy(out, block + 2, 32);
@@ -392,9 +392,9 @@ StoredBits BlockLinear::WhereCode(uint64_t n, uint64_t k) const {
     case kNVFP4:
       return {InBlock(n, k, nibble(4 + i / 16 * 8, i % 16, 8), 4)};
     case kQ5_0:
-      return {InBlock(n, k, nibble(6, i, 16), 4), InBlock(n, k, 8 * 2 + i, 1)};
+      return {InBlock(n, k, nibble(6, i, 16), 4), InBlock(n, k, 16 + i, 1)};
     case kQ5_1:
-      return {InBlock(n, k, nibble(8, i, 16), 4), InBlock(n, k, 8 * 4 + i, 1)};
+      return {InBlock(n, k, nibble(8, i, 16), 4), InBlock(n, k, 32 + i, 1)};
     case kQ6_K: {
       const uint64_t half = i / 128;
       const uint64_t low = 8 * (64 * half + i % 64) + i % 128 / 64 * 4;

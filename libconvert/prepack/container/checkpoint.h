@@ -25,11 +25,6 @@
 
 namespace prepack {
 
-// May `links`, symbolic links in the folder `source`, be followed? Else the error names the first
-// that may not.
-Status CheckSourceLinks(const std::filesystem::path& source,
-                        std::span<const std::filesystem::path> links);
-
 // A Hugging-Face-style folder: config.json, *.safetensors (one, or several with an index), and
 // side files such as the tokenizer. Opened read-only; only headers are read at first.
 //

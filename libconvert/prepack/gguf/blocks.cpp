@@ -220,7 +220,11 @@ bool HasCodes(GgmlType type) {
 }
 
 bool HasMinima(GgmlType type) {
-  return type == kQ4_1 || type == kQ5_1 || type == kQ2_K || type == kQ4_K || type == kQ5_K;
+  return HasF16Minimum(type) || type == kQ2_K || type == kQ4_K || type == kQ5_K;
+}
+
+bool HasF16Minimum(GgmlType type) {
+  return type == kQ4_1 || type == kQ5_1;
 }
 
 bool IsDecoded(GgmlType type) {

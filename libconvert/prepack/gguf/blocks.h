@@ -20,6 +20,8 @@ bool IsDecoded(GgmlType type);
 bool HasCodes(GgmlType type);
 // Of those, one that adds minima.
 bool HasMinima(GgmlType type);
+// Of these, one whose minimum is an f16 of its own: Q4_1 and Q5_1.
+bool HasF16Minimum(GgmlType type);
 
 // Weight i is CodeValue(type, codes[i]) · scales[i / group] + minima[i / group], in f32, as ggml
 // computes it.

@@ -20,10 +20,6 @@ namespace {
 
 using enum GgmlType;
 
-bool HasMinimum(GgmlType type) {
-  return type == kQ4_1 || type == kQ5_1;
-}
-
 // What is added to a code of ggml to make it one of the canonical layout.
 int OffsetOf(GgmlType type) {
   switch (type) {
@@ -49,7 +45,7 @@ Scheme SchemeOf(GgmlType type, uint64_t k, uint64_t group) {
                 .bits = 4,
                 .granularity = Granularity::kGroup,
                 .group_size = std::max(group, own),
-                .symmetric = !HasMinimum(type)};
+                .symmetric = !HasF16Minimum(type)};
   if (group == k && group > own) scheme.granularity = Granularity::kChannel;
   if (type == kQ8_0) {
     scheme.code = CodeType::kS8;
@@ -518,7 +514,7 @@ std::unique_ptr<QuantizedLinear> MakeFloatLinear(const Checkpoint& checkpoint, B
 }
 
 Result<bool> HasZeroPoints(const Model& model, const Tensor& tensor) {
-  if (!HasMinimum(tensor.type)) return true;
+  if (!HasF16Minimum(tensor.type)) return true;
   constexpr uint64_t kBlocks = 1 << 16;  // at a time
   const GgmlTypeInfo& info = InfoOf(tensor.type);
   bool all = true;

@@ -12,15 +12,13 @@
 #include "prepack/convert/gguf/block_linear.h"
 #include "prepack/convert/gguf/converter_names.h"
 #include "prepack/convert/gguf/restored_values.h"
-#include "prepack/convert/source.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
 #include "prepack/gguf/blocks.h"
 #include "prepack/gguf/keys.h"
 #include "prepack/io/scratch_folder.h"
 
-namespace prepack {
-namespace gguf {
+namespace prepack::gguf {
 namespace {
 
 constexpr std::string_view kOfWeights = ".weight";
@@ -95,8 +93,7 @@ class SourceOpener {
   Status Add(const Restored& restored) {
     const std::optional<GgmlType> type = restored.type();
     if (!type || IsFloats(*type)) return AddFloats(restored);
-    const bool decoded = IsDecoded(*type);
-    if (!decoded) {
+    if (!IsDecoded(*type)) {
       return Refuse(restored,
                     fmt::format("weights of type {} are not decoded", InfoOf(*type).name));
     }
@@ -106,7 +103,7 @@ class SourceOpener {
 
   Status AddBlocks(const Restored& restored, GgmlType type) {
     bool codes = IsCanonical(type);
-    const bool has_minimum = type == GgmlType::kQ4_1 || type == GgmlType::kQ5_1;
+    const bool has_minimum = HasF16Minimum(type);
     if (has_minimum && options_.compare) codes = false;
     // Of files that prepack has made it is known.
     if (codes && has_minimum && model_.FindValue(kManifestHash) == nullptr) {
@@ -305,22 +302,17 @@ Result<Manifest> FindManifest(const Model& model, const std::filesystem::path& p
 }
 
 }  // namespace
-}  // namespace gguf
 
-Result<Checkpoint> OpenSource(const std::filesystem::path& path, const GgufSource& options) {
-  if (!gguf::IsGguf(path)) {
-    if (options.like.empty()) return Checkpoint::Open(path);
-    return Usage("--like", "it is for GGUF files: a folder has a config of its own");
-  }
-  PREPACK_TRY_ASSIGN(gguf::Model model, gguf::Model::Open(path));
-  PREPACK_TRY_ASSIGN(gguf::Manifest manifest, gguf::FindManifest(model, path, options));
+Result<Checkpoint> OpenGgufSource(const std::filesystem::path& path, const GgufSource& options) {
+  PREPACK_TRY_ASSIGN(Model model, Model::Open(path));
+  PREPACK_TRY_ASSIGN(Manifest manifest, FindManifest(model, path, options));
   std::optional<Checkpoint> like;
   if (!options.like.empty()) {
     PREPACK_TRY_ASSIGN(Checkpoint opened, Checkpoint::OpenConfigs(options.like));
     like.emplace(std::move(opened));
   }
-  auto origin = std::make_shared<gguf::FileOrigin>(std::move(model), std::move(manifest));
-  return gguf::SourceOpener(options, std::move(origin)).Open(path, like ? &*like : nullptr);
+  auto origin = std::make_shared<FileOrigin>(std::move(model), std::move(manifest));
+  return SourceOpener(options, std::move(origin)).Open(path, like ? &*like : nullptr);
 }
 
-}  // namespace prepack
+}  // namespace prepack::gguf

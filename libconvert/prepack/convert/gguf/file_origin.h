@@ -9,6 +9,7 @@
 // Who was what is said by the manifest that `convert` left beside the file, or by llama.cpp's
 // converter, asked what it would make of `like`.
 
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/convert/gguf/manifest.h"
 #include "prepack/convert/gguf/restored.h"
+#include "prepack/convert/source.h"
 #include "prepack/gguf/model.h"
 
 namespace prepack::gguf {
@@ -48,6 +50,8 @@ class FileOrigin final : public CheckpointOrigin {
   std::vector<Blocks> blocks_;
   std::vector<Status> errors_;
 };
+
+Result<Checkpoint> OpenGgufSource(const std::filesystem::path& path, const GgufSource& options);
 
 }  // namespace prepack::gguf
 

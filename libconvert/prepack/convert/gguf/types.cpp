@@ -11,6 +11,7 @@
 #include "prepack/convert/gguf/integers.h"
 #include "prepack/convert/gguf/pack_blocks.h"
 #include "prepack/convert/gguf/pack_k_quants.h"
+#include "prepack/gguf/blocks.h"
 
 namespace prepack::gguf {
 namespace {
@@ -25,10 +26,6 @@ constexpr std::array kTypesOfCodes = {kQ2_K, kQ3_K, kQ4_0, kQ4_K, kQ4_1,  kQ5_0,
 bool HasSuperblocks(GgmlType type) {
   const IntegerRange* range = RangeOf(type);
   return range != nullptr && range->has_superblocks();
-}
-
-bool RoundsMinima(GgmlType type) {
-  return type == kQ4_1 || type == kQ5_1;
 }
 
 bool HoldsCodes(GgmlType type, const Scheme& scheme) {
@@ -101,7 +98,7 @@ bool HoldsModule(GgmlType type, const QuantizedLinear& linear) {
 Result<HoldingTypes> TypesThatHold(const QuantizedLinear& linear, bool exact) {
   HoldingTypes found;
   for (const GgmlType type : kTypesOfCodes) {
-    if (exact && RoundsMinima(type)) continue;
+    if (exact && HasF16Minimum(type)) continue;
     if (HoldsModule(type, linear)) found.types.push_back(type);
   }
   // Behind a type that needs no look at the scales, those that do have no point.
@@ -128,7 +125,7 @@ std::vector<std::string_view> WhatRounds(GgmlType type, const QuantizedLinear& l
   const IntegerRange* range = RangeOf(type);
   if (range == nullptr || range->has_superblocks()) return rounds;
   if (linear.stored_scale_dtype() != DType::kF16) rounds.emplace_back("scales");
-  if (RoundsMinima(type)) rounds.emplace_back("minima");
+  if (HasF16Minimum(type)) rounds.emplace_back("minima");
   return rounds;
 }
 

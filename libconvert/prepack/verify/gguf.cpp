@@ -80,7 +80,7 @@ class GgufVerification {
     report_.folder = options_.folder.string();
     report_.target = "gguf";
     for (const Level one : kLevels) {
-      level(one).reason = fmt::format("skipped on request (--skip {})", LevelName(one));
+      level(one).reason = SkippedOnRequest(one);
     }
     level(Level::kQuality) = {.asked = false, .reason = "not for GGUF files"};
     for (const auto& [name, tensor] : manifest_.tensors) {
@@ -165,9 +165,7 @@ class GgufVerification {
     if (!path) {
       for (const Level one : {Level::kExactness, Level::kGemm}) {
         if (!Runs(one)) continue;
-        level(one).reason =
-            "this level needs the source checkpoint, which is not where the manifest says: give it "
-            "with --source";
+        level(one).reason = kNeedsSource;
       }
       return {};
     }

@@ -32,6 +32,10 @@ std::string TextOf(const SqnrBar& bar) {
 
 }  // namespace
 
+std::string SkippedOnRequest(Level level) {
+  return fmt::format("skipped on request (--skip {})", LevelName(level));
+}
+
 Result<SqnrBar> ParseSqnrBar(std::string_view text) {
   PREPACK_TRY_ASSIGN(PatternOption option, SplitPatternOption("--min-sqnr", text));
   const std::string& number = option.value;

@@ -1,7 +1,7 @@
 #ifndef PREPACK_VERIFY_JUDGEMENT_H_
 #define PREPACK_VERIFY_JUDGEMENT_H_
 
-// The bar that a product must reach.
+// The bar that a product must reach, and what the levels say of themselves.
 
 #include <map>
 #include <optional>
@@ -18,6 +18,12 @@
 #include "prepack/verify/verify.h"
 
 namespace prepack {
+
+// Why a level has not run, in the words of all reports.
+inline constexpr std::string_view kNeedsSource =
+    "this level needs the source checkpoint, which is not where the manifest says: give it with "
+    "--source";
+std::string SkippedOnRequest(Level level);
 
 // The kernel figure, and the agreement of two implementations, are limited by the rounding of the
 // output. To bf16 it leaves 52 dB and more, and 50 dB where it is rounded twice; 48 keeps a margin,

@@ -109,16 +109,14 @@ void Verification::Begin() {
   report_.folder = options_.folder.string();
   report_.target = folder_.manifest().target;
   for (const Level level : kLevels) {
-    report_.level(level) = NotRun(
-        "this level needs the source checkpoint, which is not where the manifest says: give it "
-        "with --source");
+    report_.level(level) = NotRun(std::string(kNeedsSource));
   }
   if (!options_.baseline) {
     level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");
     level(Level::kQuality).asked = false;
   }
   for (const Level skipped : options_.skip) {
-    level(skipped).reason = fmt::format("skipped on request (--skip {})", LevelName(skipped));
+    level(skipped).reason = SkippedOnRequest(skipped);
   }
   if (!options_.sample) return;
   sample_ = ChooseSample(folder_.manifest(), *options_.sample);

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Union
 
 from prepack.errors import MalformedError, SystemFailedError, UsageError
 from prepack.remote.entry import Entry, check_name
 from prepack.remote.headers import CONNECTIONS
+from prepack.remote.parallel import run_all
 from prepack.remote.places import Place, place_of
 
 _PIECE = 16 << 20  # bytes of a request
@@ -51,13 +51,8 @@ def get(url: str, path: Union[str, "os.PathLike[str]"], *, connections: int = CO
     try:
         fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         try:
-            with ThreadPoolExecutor(connections) as pool:
-                work = [pool.submit(_copy, place, name, entry, fd, begin) for begin in range(0, entry.size, _PIECE)]
-                done, rest = wait(work, return_when=FIRST_EXCEPTION)
-                for future in rest:
-                    future.cancel()
-                for future in done:
-                    future.result()
+            run_all(connections, _copy,
+                    ((place, name, entry, fd, begin) for begin in range(0, entry.size, _PIECE)))
             os.fsync(fd)
         finally:
             os.close(fd)

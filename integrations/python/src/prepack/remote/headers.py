@@ -1,8 +1,8 @@
 """A folder with the headers of a model that is somewhere else, for the tool to read.
 
 Configs are there as they are. Of a file NAME of weights there is NAME.headers: the bytes of its
-header, and the size of the whole file, so that nothing takes it for the model (prepack.remote.headers_file). Folders are kept in a cache, under the versions of all files; a folder appears whole or
-not at all.
+header, and the size of the whole file, so that nothing takes it for the model (prepack.remote.headers_file). Folders
+are kept in a cache, under the versions of all files; a folder appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -27,6 +27,7 @@ from prepack.progress import ProgressOption, observer_for
 from prepack.remote import gguf
 from prepack.remote.entry import Entry
 from prepack.remote.headers_file import SUFFIX, read_ranges, write_ranges
+from prepack.remote.parallel import run_all
 from prepack.remote.places import Listing, Place, place_of, wanted_files
 from prepack.results import Progress
 from prepack.tool import tool_path
@@ -207,14 +208,8 @@ def _fill(scratch: Path, place: Place, listing: Listing, weights: List[str], sma
             continue
         shutil.copyfile(known, scratch / known.name)
         fetched.finish(name)
-    with ThreadPoolExecutor(connections) as pool:
-        work = [pool.submit(_fetch_file, name, name in weights, place, listing, fetched, scratch)
-                for name in missing]
-        done, rest = wait(work, return_when=FIRST_EXCEPTION)
-        for future in rest:
-            future.cancel()
-        for future in done:
-            future.result()
+    run_all(connections, _fetch_file,
+            ((name, name in weights, place, listing, fetched, scratch) for name in missing))
 
 
 def _place_folder(scratch: Path, folder: Path) -> None:

@@ -147,13 +147,13 @@ Status AddFromSource(const OpenedFolder& folder, const QuantizedLinear& linear,
              row.zero_points[found.group], found);
 }
 
-// A number of a part. The layout says where it is; nothing if the layout does not store it.
 // The part that has the numbers of the role; null: there are none.
 const PartSpec* FindHolder(const PackedModule& packed, PartRole role) {
   const bool held = role == PartRole::kScale && packed.layout().HoldsParameters();
   return FindPart(packed.parts(), held ? PartRole::kWeight : role);
 }
 
+// A number of a part. The layout says where it is; nothing if the layout does not store it.
 Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRole role,
                  std::string_view what, const PartBits& bits, double value, FoundWeight& found) {
   const PartSpec* part = FindHolder(packed, role);

@@ -394,6 +394,10 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   });
 }
 
+constexpr StoredDType kScaleDType{"BF16; F32 with one per channel", [](const PackRequest& r) {
+                                    return HasGroups(r) ? DType::kBF16 : DType::kF32;
+                                  }};
+
 }  // namespace
 
 constinit const Layout kVllmArmInt4W4A8 = {
@@ -424,13 +428,10 @@ constinit const Layout kVllmArmInt4W4A8 = {
                          {"S: G · (4 gs + 16) + 64; of channels 4 K32 + 96", RecordBytes}},
                .by_outputs = DivisionRow::Along(0, kRecordRows),
                .by_inputs = DivisionRow::Never()},  // the sums are over all of K
-    .scales =
-        {.order = ParameterOrder::kInWeight,
-         .value = {"BF16; F32 with one per channel",
-                   [](const PackRequest& r) { return HasGroups(r) ? DType::kBF16 : DType::kF32; }},
-         .stored = {"BF16; F32 with one per channel",
-                    [](const PackRequest& r) { return HasGroups(r) ? DType::kBF16 : DType::kF32; }},
-         .in_weight = &kInRecords},
+    .scales = {.order = ParameterOrder::kInWeight,
+               .value = kScaleDType,
+               .stored = kScaleDType,
+               .in_weight = &kInRecords},
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,

@@ -344,17 +344,18 @@ TEST_CASE("one shard of several, without an index, is an incomplete download") {
 TEST_CASE("weights in other files are refused by name") {
   const TempFolder folder;
   RequireOk(WriteTextFile(folder / "model.gguf", "GGUF"));
-  CheckError(
-      Checkpoint::Open(folder / "model.gguf").status(), ErrorKind::kUnsupported,
-      "GGUF weights are not supported (found model.gguf, expected *.safetensors). llama.cpp reads");
+  CheckError(Checkpoint::Open(folder / "model.gguf").status(), ErrorKind::kUnsupported,
+             "GGUF weights are not supported here (found model.gguf, expected *.safetensors). Give "
+             "inspect");
   RequireOk(WriteTextFile(folder / "pytorch_model.bin", "x"));
   CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kUnsupported,
-             "GGUF weights are not supported (found model.gguf");
+             "GGUF weights are not supported here (found model.gguf");
   std::filesystem::remove(folder / "model.gguf");
   const Status status = Checkpoint::Open(folder.path()).status();
-  CheckError(status, ErrorKind::kUnsupported,
-             "PyTorch weights are not supported (found pytorch_model.bin, expected *.safetensors). "
-             "Convert the weights to safetensors");
+  CheckError(
+      status, ErrorKind::kUnsupported,
+      "PyTorch weights are not supported here (found pytorch_model.bin, expected *.safetensors). "
+      "Convert the weights to safetensors");
   CHECK(status.id() == "container-unsupported");
 }
 

@@ -205,10 +205,10 @@ std::string_view FormatOfFile(std::string_view name) {
 
 Status RefuseFile(std::string_view where, std::string_view file) {
   const std::string_view format = FormatOfFile(file);
-  return Unsupported(where, fmt::format("{} weights are not supported", format))
+  return Unsupported(where, fmt::format("{} weights are not supported here", format))
       .Found(Printable(file))
       .Expected("*.safetensors")
-      .Hint(format == "GGUF" ? "llama.cpp reads GGUF as it is; otherwise quantize the float model"
+      .Hint(format == "GGUF" ? "Give inspect, check, diff, verify or convert the path of the file"
                              : "Convert the weights to safetensors with the tool that made them")
       .Id("container-unsupported");
 }

@@ -1,7 +1,10 @@
 #include "prepack/convert/gguf/pack_blocks.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -107,6 +110,43 @@ TEST_CASE("what is rounded is counted, once for each group") {
   RequireOk(gguf::RowPacker(kQ4_1, scheme, 128, {}).Pack(row.row(), packed.data(), rounded));
   CHECK(rounded.scales == 2);
   CHECK(rounded.minima == 1);
+}
+
+// Normal and subnormal ones, zeros, ties and numbers just below what rounds to infinity, mixed in
+// fours and apart, in more groups than are packed together.
+TEST_CASE("every scale and minimum becomes the nearest f16") {
+  constexpr uint64_t kGroups = 133;
+  const Scheme scheme = IntegerScheme(CodeType::kU4, 4, 32, false);
+  SplitMix64 random(Seed(47));
+  for (int trial = 0; trial < 50; ++trial) {
+    RandomRow row(scheme, 32 * kGroups, random);
+    const uint64_t odd_ones = random.Below(8);
+    for (uint64_t g = 0; g < kGroups; ++g) {
+      const bool odd = random.Below(8) < odd_ones;
+      const uint64_t exponent = odd ? 96 + random.Below(43) : 113 + random.Below(20);
+      const uint64_t lost = random.Below(3) == 0 ? random.Next() & 0x1FFFU : 0x1000 & random.Next();
+      const auto bits = static_cast<uint32_t>(exponent << 23 | (random.Next() & 0x7FE000U) | lost);
+      row.scales[g] = random.Below(16) == 0 ? 0 : std::bit_cast<float>(bits);
+    }
+    row.scales.front() = std::nextafter(65520.0F, 0.0F);
+    row.zero_points.front() = 1;
+    gguf::Rounded rounded;
+    const gguf::RowPacker packer(kQ4_1, scheme, 32 * kGroups, {});
+    std::vector<std::byte> packed(packer.row_bytes());
+    RequireOk(packer.Pack(row.row(), packed.data(), rounded));
+    uint64_t wrong_scales = 0;
+    uint64_t wrong_minima = 0;
+    for (uint64_t g = 0; g < kGroups; ++g) {
+      const float minimum = -(static_cast<float>(row.zero_points[g]) * row.scales[g]);
+      std::array<uint16_t, 2> stored = {};
+      std::memcpy(stored.data(), &packed[g * gguf::InfoOf(kQ4_1).bytes], sizeof stored);
+      REQUIRE(stored == std::array{F32ToF16(row.scales[g]), F32ToF16(minimum)});
+      wrong_scales += F16ToF32(stored[0]) != row.scales[g] ? 1U : 0U;
+      wrong_minima += F16ToF32(stored[1]) != minimum ? 1U : 0U;
+    }
+    CHECK(rounded.scales == wrong_scales);
+    CHECK(rounded.minima == wrong_minima);
+  }
 }
 
 TEST_CASE("scales that a type has no number for are refused") {

@@ -13,6 +13,7 @@
 #include "prepack/base/float_convert.h"
 #include "prepack/convert/gguf/integers.h"
 #include "prepack/convert/gguf/pack_k_quants.h"
+#include "prepack/gguf/blocks.h"
 #include "prepack/layouts/parameters.h"
 
 namespace prepack::gguf {
@@ -122,15 +123,48 @@ void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, co
   }
 }
 
+constexpr uint32_t kLeastNormal = 0x38800000;  // 2^-14
+constexpr uint32_t kInfinite = 0x477FF000;     // 65520, which rounds to infinity
+constexpr uint32_t kLostBits = 0x1FFF;
+
 // The nearest f16. `rounded` counts those that are another number: where they are normal, the bits
 // that get lost say so.
 uint16_t NarrowTo16(float value, uint64_t& rounded) {
-  constexpr uint32_t kLeastNormal = 0x38800000;  // 2^-14
   const uint16_t half = F32ToF16(value);
   const auto bits = std::bit_cast<uint32_t>(value);
   const bool normal = (bits & 0x7FFFFFFFU) >= kLeastNormal;
-  rounded += (normal ? (bits & 0x1FFFU) != 0 : F16ToF32(half) != value) ? 1U : 0U;
+  rounded += (normal ? (bits & kLostBits) != 0 : F16ToF32(half) != value) ? 1U : 0U;
   return half;
+}
+
+// NarrowTo16 of four numbers, if all are zero or normal in f16 and finite.
+bool NarrowFour(const float* values, uint16_t* out, uint64_t& rounded) {
+  Words4 bits;
+  std::memcpy(&bits, values, sizeof bits);
+  const Words4 magnitude = bits & 0x7FFFFFFFU;
+  const auto normal = reinterpret_cast<Words4>(magnitude >= kLeastNormal);
+  const auto fits = (normal & reinterpret_cast<Words4>(magnitude < kInfinite)) |
+                    reinterpret_cast<Words4>(magnitude == 0U);
+  if ((fits[0] & fits[1] & fits[2] & fits[3]) == 0) return false;
+  const Words4 odd = magnitude >> 13 & 1U;
+  const Words4 nearest = (magnitude - kLeastNormal + (1U << 23) + kLostBits / 2 + odd) >> 13;
+  const Words4 halves = (nearest & normal) | (bits >> 16 & 0x8000U);
+  const auto lost = reinterpret_cast<Words4>((bits & kLostBits) != 0U) & 1U;
+  rounded += lost[0] + lost[1] + lost[2] + lost[3];
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<uint16_t>(halves[i]);
+  return true;
+}
+
+void NarrowAll(std::span<const float> values, uint16_t* out, uint64_t& rounded) {
+  size_t i = 0;
+  while (i < values.size()) {
+    if (i + 4 <= values.size() && NarrowFour(&values[i], out + i, rounded)) {
+      i += 4;
+      continue;
+    }
+    const size_t end = std::min(i + 4, values.size());
+    for (; i < end; ++i) out[i] = NarrowTo16(values[i], rounded);
+  }
 }
 
 bool IsInfinite(uint16_t half) {
@@ -183,6 +217,7 @@ RowPacker::RowPacker(GgmlType type, const Scheme& scheme, uint64_t k, const Glob
       k_(k),
       global_(global),
       row_bytes_(k / info_.block * info_.bytes),
+      has_minimum_(HasF16Minimum(type)),
       below_global_(global.divides ? global.value : 1 / global.value) {
   for (size_t bits = 0; bits < numbers_.size(); ++bits) {
     numbers_[bits] = global.Apply(F8E4M3ToF32(static_cast<uint8_t>(bits)));
@@ -200,21 +235,31 @@ std::optional<uint8_t> RowPacker::UnsignedE4M3(float scale) const {
 }
 
 Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const {
-  const bool has_minimum = RangeOf(type_)->has_minima;
-  const uint64_t group = std::min<uint64_t>(scheme_.group_size, k_);
-  for (uint64_t g = 0, at = 0; at < k_; ++g, at += group) {
-    const float scale = row.scales[g];
-    const uint16_t half = NarrowTo16(scale, rounded.scales);
-    if (IsInfinite(half)) return NoScale("f16", scale);
-    const uint64_t blocks = std::min(group, k_ - at) / info_.block;
-    if (!has_minimum) {
-      out = PutHeads(half, blocks, info_.bytes, out);
-      continue;
+  constexpr uint64_t kTogether = 64;  // groups
+  const uint64_t group_blocks = std::min<uint64_t>(scheme_.group_size, k_) / info_.block;
+  uint64_t blocks_left = k_ / info_.block;
+  std::array<uint16_t, kTogether> scales = {};
+  std::array<float, kTogether> products = {};
+  std::array<uint16_t, kTogether> minima = {};
+  for (uint64_t begin = 0; begin < row.scales.size(); begin += kTogether) {
+    const std::span<const float> some =
+        row.scales.subspan(begin, std::min(kTogether, row.scales.size() - begin));
+    NarrowAll(some, scales.data(), rounded.scales);
+    if (has_minimum_) {
+      const uint8_t* zero_points = &row.zero_points[begin];
+      for (uint64_t i = 0; i < some.size(); ++i) {
+        products[i] = -(static_cast<float>(zero_points[i]) * some[i]);
+      }
+      NarrowAll(std::span(products).first(some.size()), minima.data(), rounded.minima);
     }
-    const float minimum = -(static_cast<float>(row.zero_points[g]) * scale);
-    const std::array<uint16_t, 2> halves = {half, NarrowTo16(minimum, rounded.minima)};
-    if (IsInfinite(halves[1])) return NoScale("f16", minimum);
-    out = PutHeads(halves, blocks, info_.bytes, out);
+    for (uint64_t i = 0; i < some.size(); ++i) {
+      const uint64_t blocks = std::min(group_blocks, blocks_left);
+      blocks_left -= blocks;
+      if (IsInfinite(scales[i])) return NoScale("f16", some[i]);
+      if (IsInfinite(minima[i])) return NoScale("f16", products[i]);
+      out = has_minimum_ ? PutHeads(scales[i] | uint32_t{minima[i]} << 16, blocks, info_.bytes, out)
+                         : PutHeads(scales[i], blocks, info_.bytes, out);
+    }
   }
   return {};
 }

@@ -82,6 +82,7 @@ class RowPacker {
   uint64_t k_;
   GlobalScale global_;
   uint64_t row_bytes_;
+  bool has_minimum_;
   // Of NVFP4: about what a scale has to be multiplied with, and the scales that numbers mean.
   float below_global_;
   std::array<float, 0x7F> numbers_ = {};

@@ -10,6 +10,7 @@ constexpr uint64_t kMostRows = uint64_t{1} << 40;
 constexpr uint64_t kStripeWeights = uint64_t{1} << 21;
 constexpr uint64_t kMostStripeRows = 512;
 constexpr uint64_t kLeastStripeRows = 16;
+constexpr uint64_t kKernelRows = 64;  // that kernels for codes in columns take at a time
 // Between two rows that are read together there may be so many that nobody wants.
 constexpr uint64_t kFurthest = 4;
 
@@ -117,8 +118,9 @@ Status RowList::ForReads(uint64_t first, uint64_t count,
 }
 
 uint64_t StripeRows(uint64_t columns) {
-  const uint64_t rows = kStripeWeights / std::max<uint64_t>(columns, 1) / 16 * 16;
-  return std::clamp(rows, kLeastStripeRows, kMostStripeRows);
+  const uint64_t rows = kStripeWeights / std::max<uint64_t>(columns, 1);
+  const uint64_t whole = rows < kKernelRows ? kLeastStripeRows : kKernelRows;
+  return std::clamp(rows / whole * whole, kLeastStripeRows, kMostStripeRows);
 }
 
 }  // namespace prepack::gguf

@@ -166,6 +166,34 @@ TEST_CASE("scales that a type has no number for are refused") {
   RequireOk(pack(kNVFP4, Fp4Scheme(16), 0.5F));
 }
 
+TEST_CASE("every number of unsigned FP8 is found again below a global scale") {
+  constexpr uint8_t kNumbers = 0x7F;
+  const Scheme scheme = Fp4Scheme(16);
+  SplitMix64 random(Seed(46));
+  for (const float value : {1.0F, 3.0F, 0.0123F, 1.0F / 7, 2688.0F / 448}) {
+    for (const bool divides : {false, true}) {
+      INFO("global scale " << value << (divides ? ", divides" : ""));
+      const GlobalScale global{.value = value, .divides = divides};
+      RandomRow row(scheme, 16 * (kNumbers + 1), random);
+      for (uint8_t bits = 0; bits < kNumbers; ++bits) {
+        row.scales[bits] = global.Apply(F8E4M3ToF32(bits));
+      }
+      row.scales.back() = row.scales.front();
+      gguf::Rounded rounded;
+      const gguf::RowPacker packer(kNVFP4, scheme, 16 * (kNumbers + 1), global);
+      std::vector<std::byte> packed(packer.row_bytes());
+      RequireOk(packer.Pack(row.row(), packed.data(), rounded));
+      for (uint8_t bits = 0; bits < kNumbers; ++bits) {
+        CHECK(packed[bits / 4 * 36 + bits % 4] == std::byte{bits});
+      }
+      const float between = global.Apply(F8E4M3ToF32(0x40) * 1.01F);
+      row.scales[0x40] = between;
+      CheckError(packer.Pack(row.row(), packed.data(), rounded), ErrorKind::kUnsupported,
+                 "NVFP4 has no number");
+    }
+  }
+}
+
 TEST_CASE("scales of NVFP4 are stored below the global one") {
   const Scheme scheme = Fp4Scheme(16);
   const GlobalScale global{.value = 3.0F, .divides = true};

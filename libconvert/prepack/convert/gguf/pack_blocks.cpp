@@ -27,6 +27,7 @@ constexpr uint32_t kHalf = 16;
 // keep up with memory.
 using Bytes16 [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = uint8_t;
 using Words4 [[gnu::vector_size(16)]] = uint32_t;
+using Floats4 [[gnu::vector_size(16)]] = float;
 
 Bytes16 Load16(const uint8_t* bytes) {
   return *reinterpret_cast<const Bytes16*>(bytes);
@@ -234,6 +235,22 @@ std::optional<uint8_t> RowPacker::UnsignedE4M3(float scale) const {
   return std::nullopt;
 }
 
+// Those of four scales, if all are normal numbers, which takes no search.
+bool RowPacker::FourE4M3(const float* scales, std::byte* out) const {
+  constexpr uint32_t kBelowLeast = 0x3C000000;  // 2^-7
+  Floats4 four;
+  std::memcpy(&four, scales, sizeof four);
+  const auto wanted = reinterpret_cast<Words4>(four * below_global_);
+  const Words4 bits = (wanted - kBelowLeast + 0x7FFFFU + (wanted >> 20 & 1U)) >> 20;
+  const auto numbers = reinterpret_cast<Floats4>((bits << 20) + kBelowLeast);
+  const Floats4 applied = global_.divides ? numbers / global_.value : numbers * global_.value;
+  const auto found = reinterpret_cast<Words4>(applied == four) &
+                     reinterpret_cast<Words4>(bits >= 8U) & reinterpret_cast<Words4>(bits < 0x7FU);
+  if ((found[0] & found[1] & found[2] & found[3]) == 0) return false;
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::byte>(bits[i]);
+  return true;
+}
+
 Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const {
   constexpr uint64_t kTogether = 64;  // groups
   const uint64_t group_blocks = std::min<uint64_t>(scheme_.group_size, k_) / info_.block;
@@ -281,10 +298,15 @@ Status RowPacker::Pack(const CodeRow& row, std::byte* out, Rounded& rounded) con
     return {};
   }
   if (type_ == kNVFP4) {
-    for (uint64_t g = 0; g < row.scales.size(); ++g) {
-      const std::optional<uint8_t> bits = UnsignedE4M3(row.scales[g]);
-      if (!bits) return NoScale("NVFP4", row.scales[g]);
-      out[g / 4 * info_.bytes + g % 4] = static_cast<std::byte>(*bits);
+    for (uint64_t b = 0; b < blocks; ++b) {
+      const float* scales = &row.scales[4 * b];
+      std::byte* to = out + b * info_.bytes;
+      if (FourE4M3(scales, to)) continue;
+      for (size_t i = 0; i < 4; ++i) {
+        const std::optional<uint8_t> bits = UnsignedE4M3(scales[i]);
+        if (!bits) return NoScale("NVFP4", scales[i]);
+        to[i] = static_cast<std::byte>(*bits);
+      }
     }
     return {};
   }

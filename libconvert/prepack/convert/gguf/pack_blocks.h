@@ -75,6 +75,7 @@ class RowPacker {
  private:
   Status PackScales(const CodeRow& row, std::byte* out, Rounded& rounded) const;
   std::optional<uint8_t> UnsignedE4M3(float scale) const;
+  bool FourE4M3(const float* scales, std::byte* out) const;
 
   GgmlType type_;
   const GgmlTypeInfo& info_;

@@ -13,6 +13,18 @@
 #include "prepack/kernels/dense_fields.h"
 #include "prepack/kernels/kernels.h"
 
+namespace prepack::PREPACK_LEVEL {
+namespace {
+
+// Two nibbles of each of two rows become the even column and the odd one. Its own inverse.
+void SwapNibbles(unsigned first, unsigned second, uint8_t& even, uint8_t& odd) {
+  even = static_cast<uint8_t>((first & 0x0FU) | (second & 0x0FU) << 4);
+  odd = static_cast<uint8_t>(first >> 4 | (second & 0xF0U));
+}
+
+}  // namespace
+}  // namespace prepack::PREPACK_LEVEL
+
 #include "prepack/kernels/awq_body.h"
 #include "prepack/kernels/bf16_vectors.h"
 #include "prepack/kernels/code_digests_body.h"

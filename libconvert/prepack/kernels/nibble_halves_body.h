@@ -26,11 +26,9 @@ constexpr size_t kHalvesApart = 16;  // between the rows of a byte
 void RowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
   for (size_t i = 0; i < cols / 2; ++i) {
     for (size_t n = 0; n < kHalvesApart; ++n) {
-      const unsigned low = rows[n * row_bytes + i];
-      const unsigned high = rows[(n + kHalvesApart) * row_bytes + i];
+      const uint8_t* low = rows + n * row_bytes + i;
       uint8_t* to = halves + i * kHalvesRows + 2 * n;
-      to[0] = static_cast<uint8_t>((low & 0x0FU) | (high & 0x0FU) << 4);
-      to[1] = static_cast<uint8_t>(low >> 4 | (high & 0xF0U));
+      SwapNibbles(low[0], low[kHalvesApart * row_bytes], to[0], to[1]);
     }
   }
 }
@@ -39,10 +37,8 @@ void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t*
   for (size_t i = 0; i < cols / 2; ++i) {
     for (size_t n = 0; n < kHalvesApart; ++n) {
       const uint8_t* from = halves + i * kHalvesRows + 2 * n;
-      const unsigned even = from[0];
-      const unsigned odd = from[1];
-      rows[n * row_bytes + i] = static_cast<uint8_t>((even & 0x0FU) | (odd & 0x0FU) << 4);
-      rows[(n + kHalvesApart) * row_bytes + i] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0U));
+      uint8_t* low = rows + n * row_bytes + i;
+      SwapNibbles(from[0], from[1], low[0], low[kHalvesApart * row_bytes]);
     }
   }
 }

@@ -35,10 +35,7 @@ void RowsToPairBlock(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t
     const uint8_t* high = low + kPairsApart * row_bytes;
     for (size_t k = 0; k < cols; k += 2) {
       uint8_t* to = pairs + k / kPairCols * kPairStepBytes + i * kPairCols + k % kPairCols;
-      const unsigned a = low[k / 2];
-      const unsigned b = high[k / 2];
-      to[0] = static_cast<uint8_t>((a & 0x0FU) | (b & 0x0FU) << 4);
-      to[1] = static_cast<uint8_t>(a >> 4 | (b & 0xF0U));
+      SwapNibbles(low[k / 2], high[k / 2], to[0], to[1]);
     }
   }
 }
@@ -49,10 +46,7 @@ void PairBlockToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_
     uint8_t* high = low + kPairsApart * row_bytes;
     for (size_t k = 0; k < cols; k += 2) {
       const uint8_t* from = pairs + k / kPairCols * kPairStepBytes + i * kPairCols + k % kPairCols;
-      const unsigned even = from[0];
-      const unsigned odd = from[1];
-      low[k / 2] = static_cast<uint8_t>((even & 0x0FU) | (odd & 0x0FU) << 4);
-      high[k / 2] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0U));
+      SwapNibbles(from[0], from[1], low[k / 2], high[k / 2]);
     }
   }
 }

@@ -9,64 +9,40 @@ namespace prepack::PREPACK_LEVEL {
 
 namespace {
 
-// Bytes of two rows at columns k and k + 1, or of two columns at rows r and r + 1.
-void SwapNibblePair(unsigned& a, unsigned& b) {
-  const unsigned first = (a & 0x0FU) | (b & 0x0FU) << 4;
-  b = a >> 4 | (b & 0xF0U);
-  a = first;
+// `lines` times `length` nibbles; what is written is XORed with `mask`.
+void TransposeNibbles(const uint8_t* in, size_t in_stride, size_t lines, size_t length,
+                      uint8_t mask, uint8_t* out, size_t out_stride) {
+  for (size_t k = 0; k < length; k += 2) {
+    for (size_t r = 0; r < lines; r += 2) {
+      const uint8_t* from = in + r * in_stride + k / 2;
+      uint8_t* to = out + k * out_stride + r / 2;
+      SwapNibbles(from[0], from[in_stride], to[0], to[out_stride]);
+      to[0] ^= mask;
+      to[out_stride] ^= mask;
+    }
+  }
 }
 
 }  // namespace
 
 void RowsToWords(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* columns,
                  size_t column_stride) {
-  for (size_t k = 0; k < cols; k += 2) {
-    for (size_t r = 0; r < kTransposeRows; r += 2) {
-      const unsigned upper = rows[r * row_bytes + k / 2];
-      const unsigned lower = rows[(r + 1) * row_bytes + k / 2];
-      columns[k * column_stride + r / 2] =
-          static_cast<uint8_t>((upper & 0x0FU) | (lower & 0x0FU) << 4);
-      columns[(k + 1) * column_stride + r / 2] = static_cast<uint8_t>(upper >> 4 | (lower & 0xF0U));
-    }
-  }
+  TransposeNibbles(rows, row_bytes, kTransposeRows, cols, 0, columns, column_stride);
 }
 
 void WordsToRows(const uint8_t* columns, size_t column_stride, size_t cols, size_t row_bytes,
                  uint8_t* rows) {
-  for (size_t k = 0; k < cols; k += 2) {
-    for (size_t r = 0; r < kTransposeRows; r += 2) {
-      const unsigned even = columns[k * column_stride + r / 2];
-      const unsigned odd = columns[(k + 1) * column_stride + r / 2];
-      rows[r * row_bytes + k / 2] = static_cast<uint8_t>((even & 0x0FU) | (odd & 0x0FU) << 4);
-      rows[(r + 1) * row_bytes + k / 2] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0U));
-    }
-  }
+  TransposeNibbles(columns, column_stride, cols, kTransposeRows, 0, rows, row_bytes);
 }
 
 void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t mask,
                    uint8_t* columns, size_t column_stride) {
-  for (size_t k = 0; k < cols; k += 2) {
-    for (size_t r = 0; r < kWideTransposeRows; r += 2) {
-      unsigned a = rows[r * row_bytes + k / 2];
-      unsigned b = rows[(r + 1) * row_bytes + k / 2];
-      SwapNibblePair(a, b);
-      columns[k * column_stride + r / 2] = static_cast<uint8_t>(a ^ mask);
-      columns[(k + 1) * column_stride + r / 2] = static_cast<uint8_t>(b ^ mask);
-    }
-  }
+  TransposeNibbles(rows, row_bytes, kWideTransposeRows, cols, mask, columns, column_stride);
 }
 
 void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, uint8_t mask,
                    size_t row_bytes, uint8_t* rows) {
-  for (size_t k = 0; k < cols; k += 2) {
-    for (size_t r = 0; r < kWideTransposeRows; r += 2) {
-      unsigned a = columns[k * column_stride + r / 2];
-      unsigned b = columns[(k + 1) * column_stride + r / 2];
-      SwapNibblePair(a, b);
-      rows[r * row_bytes + k / 2] = static_cast<uint8_t>(a ^ mask);
-      rows[(r + 1) * row_bytes + k / 2] = static_cast<uint8_t>(b ^ mask);
-    }
-  }
+  TransposeNibbles(columns, column_stride, cols, kWideTransposeRows, mask, rows, row_bytes);
 }
 
 #else

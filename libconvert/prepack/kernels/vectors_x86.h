@@ -23,9 +23,11 @@ constexpr Isa kBelow = Isa::kScalar;
 // Intrinsics that are the same for both widths but for their names.
 #ifdef PREPACK_AVX512
 #define PREPACK_MM(name) _mm512_##name
+#define PREPACK_SI(name) _mm512_##name##_si512
 using Floats = __m512;
 #else
 #define PREPACK_MM(name) _mm256_##name
+#define PREPACK_SI(name) _mm256_##name##_si256
 using Floats = __m256;
 #endif
 
@@ -68,6 +70,15 @@ using Lane = __m128i;
 PREPACK_BITWISE(And, and)
 PREPACK_BITWISE(Or, or)
 PREPACK_BITWISE(Xor, xor)
+
+// `a` without the bits of `mask`.
+[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
+  return PREPACK_SI(andnot)(mask, a);
+}
+
+[[gnu::always_inline]] inline Vector BitsOf(Floats values) {
+  return PREPACK_SI(castps)(values);
+}
 
 [[gnu::always_inline]] inline Lane LoadLane(const void* from) {
   return _mm_loadu_si128(static_cast<const __m128i*>(from));
@@ -145,20 +156,12 @@ template <int... kBytes>
 
 #ifdef PREPACK_AVX512
 
-[[gnu::always_inline]] inline Vector BitsOf(Floats values) {
-  return _mm512_castps_si512(values);
-}
-
 [[gnu::always_inline]] inline Vector Numbers64(int64_t number) {
   return _mm512_set1_epi64(number);
 }
 
 [[gnu::always_inline]] inline bool IsZero(Vector bits) {
   return _mm512_test_epi32_mask(bits, bits) == 0;
-}
-
-[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
-  return _mm512_andnot_si512(mask, a);
 }
 
 // Shuffles are the narrow place: CPUs do one a cycle, but two bitwise or masked operations and two
@@ -215,21 +218,12 @@ template <int... kBytes>
 
 #else
 
-[[gnu::always_inline]] inline Vector BitsOf(Floats values) {
-  return _mm256_castps_si256(values);
-}
-
 [[gnu::always_inline]] inline Vector Numbers64(int64_t number) {
   return _mm256_set1_epi64x(number);
 }
 
 [[gnu::always_inline]] inline bool IsZero(Vector bits) {
   return _mm256_testz_si256(bits, bits) != 0;
-}
-
-// `a` without the bits of `mask`.
-[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
-  return _mm256_andnot_si256(mask, a);
 }
 
 [[gnu::always_inline]] inline Vector Repeat(Lane lane) {

@@ -252,6 +252,34 @@ class Fetch(FlowTest):
             for path in (self.source, self.out):
                 shutil.rmtree(path)
 
+    def kill_half_way(self, *options):
+        """A run that is killed when it asks for the fourth shard; two have been consumed by then."""
+        leave_headers(self.model, self.source)
+        kill = f"touch {self.log}; test $(wc -l < {self.log}) -lt 3 || kill -9 $PPID"
+        self.convert("--consume", "--ahead", 0, *options, "--fetch", self.fetch(kill), code=-9)
+        self.log.unlink()
+
+    def test_killed_and_verified(self):
+        """The verdict is that of one run that was never killed."""
+        self.model = layered_checkpoint(self.scratch / "model", shards=5)
+        whole = self.convert("--verify", source=self.model).stdout
+        shutil.rmtree(self.out)
+        self.kill_half_way("--verify")
+        done = self.convert("--consume", "--verify", "--fetch", self.fetch()).stdout
+        self.assertLess(len(self.log.read_text().split()), 5)
+        self.assertEqual(self.shards_here(), [])
+        self.same_output()
+        self.assertIn("were there from the interrupted run", done)
+        self.assertEqual(*(text[text.index("module  ") :] for text in (done, whole)))
+
+    def test_consumed_and_never_judged(self):
+        self.model = layered_checkpoint(self.scratch / "model", shards=5)
+        self.kill_half_way()
+        refused = self.convert("--consume", "--verify", "--fetch", self.fetch(), code=2).stderr
+        self.assertIn("an earlier run has consumed what some modules were made of", refused)
+        self.convert("--consume", "--fetch", self.fetch())
+        self.same_output()
+
 
 class Consume(FlowTest):
     """Of a model that is here as a whole."""

@@ -49,6 +49,25 @@ TEST_CASE("a journal tells what it was told") {
   CHECK(contents->bytes == std::filesystem::file_size(folder / "journal"));
 }
 
+TEST_CASE("a journal keeps what was measured of a source that goes") {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "journal";
+  Journal journal = Value(Journal::Create(path, kIdentity, {}));
+  const MeasuredNote note{.unit = "module \"a\"", .key = "size a", .value = R"({"size":0.5})"};
+  RequireOk(journal.Append({note, note}));
+  RequireOk(journal.Append(7, {.rounded_scales = 5, .outputs = {kHash}, .sources = {}}));
+  const auto contents = Value(ReadJournal(path));
+  REQUIRE(contents.has_value());
+  CHECK(contents->units.size() == 1);
+  REQUIRE(contents->notes.size() == 2);
+  CHECK(contents->notes[1].unit == note.unit);
+  CHECK(contents->notes[1].key == note.key);
+  CHECK(contents->notes[1].value == note.value);
+
+  Append(path, JournalLine(R"({"measured":"size a","unit":"module a","value":5})"));
+  CheckError(ReadJournal(path).status(), ErrorKind::kMalformed, "field \"value\"");
+}
+
 TEST_CASE("no journal, or not even its first line, is no earlier run") {
   const TempFolder folder;
   CHECK_FALSE(Value(ReadJournal(folder / "none")).has_value());

@@ -78,11 +78,11 @@ class Saboteur final : public ConversionObserver {
   Saboteur(ConversionObserver& observer, std::string victim)
       : observer_(observer), victim_(std::move(victim)) {}
 
-  Status Begins(const fs::path& folder, Manifest manifest) override {
+  Status Begins(const fs::path& folder, Manifest manifest, MovingSource source) override {
     for (const auto& [name, record] : manifest.modules) places_[name] = record.parts.at("weight");
     for (const TensorRecord& tensor : manifest.tensors) places_[tensor.tensor] = tensor;
     folder_ = folder;
-    return observer_.Begins(folder, std::move(manifest));
+    return observer_.Begins(folder, std::move(manifest), std::move(source));
   }
   uint64_t bytes() const override { return observer_.bytes(); }
   Status ModuleIsWritten(const std::string& module) override {
@@ -93,7 +93,7 @@ class Saboteur final : public ConversionObserver {
     Damage(tensor);
     return observer_.TensorIsWritten(tensor);
   }
-  Status SourceMayGo() override { return observer_.SourceMayGo(); }
+  Result<std::vector<MeasuredNote>> SourceMayGo() override { return observer_.SourceMayGo(); }
   Status SourceFileMoved(size_t file) override { return observer_.SourceFileMoved(file); }
 
  private:
@@ -184,13 +184,16 @@ TEST_CASE("what an earlier run has written is verified in the end") {
   // The run ends when it has written a few units.
   class Interrupter final : public ConversionObserver {
    public:
-    Status Begins(const fs::path& /*folder*/, Manifest /*manifest*/) override { return {}; }
+    Status Begins(const fs::path& /*folder*/, Manifest /*manifest*/,
+                  MovingSource /*source*/) override {
+      return {};
+    }
     uint64_t bytes() const override { return 0; }
     Status ModuleIsWritten(const std::string& module) override {
       return ++written_ < 4 ? Status() : Interrupted(module);
     }
     Status TensorIsWritten(const std::string& /*tensor*/) override { return {}; }
-    Status SourceMayGo() override { return {}; }
+    Result<std::vector<MeasuredNote>> SourceMayGo() override { return std::vector<MeasuredNote>(); }
     Status SourceFileMoved(size_t /*file*/) override { return {}; }
 
    private:

@@ -59,9 +59,9 @@ class Conversion {
   // All of the manifest that is known of a conversion, but its modules and tensors.
   Manifest MakeManifest() const;
   Status BeginObserving();
+  Result<std::vector<MeasuredNote>> NotesOfConsumed(const Manifest& manifest);
   Status StartJournal(const OutputFolder& folder);
   Status OpenShard(size_t index);
-  Status CheckSourceOfFinished() const;
   Status TakeSideFiles();
   Status FillInBatches();
   Status FlushBatch();
@@ -88,6 +88,7 @@ class Conversion {
   std::set<size_t> created_;  // shards that did not exist before
   std::optional<Journal> journal_;
   FinishedUnits finished_;               // by an earlier run
+  std::vector<MeasuredNote> notes_;      // by an earlier run
   std::vector<std::string> side_files_;  // that the output has
   FileHashes source_files_;              // of a part
   std::optional<HubOrigin> source_hub_;
@@ -106,7 +107,10 @@ Status Conversion::StartJournal(const OutputFolder& folder) {
   PREPACK_TRY_ASSIGN(Journal journal, goes_on ? Journal::Continue(path, *earlier)
                                               : Journal::Create(path, identity_, options_.part));
   journal_.emplace(std::move(journal));
-  if (goes_on) finished_ = std::move(earlier->units);
+  if (goes_on) {
+    finished_ = std::move(earlier->units);
+    notes_ = std::move(earlier->notes);
+  }
   return {};
 }
 
@@ -144,22 +148,7 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   if (status.ok()) {
     status = CheckSources(checkpoint_, plan_, shards_, threads_, progress_, finished_);
   }
-  if (status.ok() && options_.observer != nullptr) status = CheckSourceOfFinished();
   return status.ok() ? TakeSideFiles() : status;
-}
-
-// What an earlier run has finished and consumed is there for nobody to look at.
-Status Conversion::CheckSourceOfFinished() const {
-  for (const auto& [unit, done] : finished_) {
-    for (const StoredTensor* tensor : SourcesOf(checkpoint_, plan_, shards_.units[unit])) {
-      const CheckpointFile& file = checkpoint_.files()[tensor->file];
-      if (!file.file.headers_only()) continue;
-      return Usage("--verify", "an earlier run has consumed what some modules were made of")
-          .Found(fmt::format("only headers of {}", file.name))
-          .Hint("Go on without --verify. If that run had it, they have been judged");
-    }
-  }
-  return {};
 }
 
 // Done before the weights: hours later, these files may belong to another revision.
@@ -211,8 +200,11 @@ Status Conversion::FillInBatches() {
   for (size_t batch = 0; batch < flow_.batches(); ++batch) {
     PREPACK_TRY(flow_.Await(batch, output));
     PREPACK_TRY(filler_->RunUnits(flow_.UnitsOf(batch)));
+    if (judges) {
+      PREPACK_TRY_ASSIGN(const std::vector<MeasuredNote> notes, options_.observer->SourceMayGo());
+      PREPACK_TRY(journal_->Append(notes));
+    }
     PREPACK_TRY(FlushBatch());
-    if (judges) PREPACK_TRY(options_.observer->SourceMayGo());
     PREPACK_TRY(flow_.Release(batch));
     PREPACK_TRY(DeliverShards(flow_.UnitsOf(batch)));
   }
@@ -243,6 +235,39 @@ Manifest Conversion::MakeManifest() const {
   return manifest;
 }
 
+// What an earlier run has finished and consumed is there for nobody to look at: what that run noted
+// of it has to do. All else is looked at again.
+Result<std::vector<MeasuredNote>> Conversion::NotesOfConsumed(const Manifest& manifest) {
+  std::set<std::string, std::less<>> noted;
+  for (const MeasuredNote& note : notes_) noted.insert(note.unit);
+  std::set<std::string, std::less<>> consumed;
+  for (const auto& [number, done] : finished_) {
+    const OutputUnit& unit = shards_.units[number];
+    const auto sources = SourcesOf(checkpoint_, plan_, unit);
+    const auto gone = std::ranges::find_if(sources, [&](const StoredTensor* tensor) {
+      return checkpoint_.files()[tensor->file].file.headers_only();
+    });
+    if (gone == sources.end()) continue;
+    const std::string name = unit.copied != nullptr
+                                 ? UnitOfTensor(unit.copied->name)
+                                 : UnitOfModule(plan_.modules[unit.module].linear->module());
+    if (!noted.contains(name)) {
+      return Usage("--verify", "an earlier run has consumed what some modules were made of")
+          .Found(fmt::format("{}, and only headers of {}", name,
+                             checkpoint_.files()[(*gone)->file].name))
+          .Hint("Go on without --verify");
+    }
+    consumed.insert(name);
+    if (unit.copied != nullptr) continue;
+    for (const FusedMember& member :
+         manifest.modules.at(plan_.modules[unit.module].linear->module()).fused) {
+      consumed.insert(UnitOfModule(member.module));
+    }
+  }
+  std::erase_if(notes_, [&](const MeasuredNote& note) { return !consumed.contains(note.unit); });
+  return std::move(notes_);
+}
+
 Status Conversion::BeginObserving() {
   filler_->SetObserver(options_.observer);
   Manifest manifest = MakeManifest();
@@ -250,7 +275,9 @@ Status Conversion::BeginObserving() {
     manifest.modules.emplace(name, record);
   });
   maker_->VisitTensors([&](const TensorRecord& tensor) { manifest.tensors.push_back(tensor); });
-  return options_.observer->Begins(folder_, std::move(manifest));
+  PREPACK_TRY_ASSIGN(std::vector<MeasuredNote> notes, NotesOfConsumed(manifest));
+  return options_.observer->Begins(folder_, std::move(manifest),
+                                   {.goes = options_.flow.consume, .notes = std::move(notes)});
 }
 
 Status Conversion::WriteRest() {

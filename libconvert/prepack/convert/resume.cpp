@@ -159,6 +159,20 @@ Status ReadUnit(const Json& json, std::string_view where, JournalContents& conte
   return status;
 }
 
+std::string NoteLine(const MeasuredNote& note) {
+  return JournalLine(fmt::format(R"({{"measured":{},"unit":{},"value":{}}})", Json(note.key).dump(),
+                                 Json(note.unit).dump(), note.value));
+}
+
+Status ReadNote(const Json& json, std::string_view where, JournalContents& contents) {
+  Status status;
+  JsonFields fields(json, std::string(where), status);
+  MeasuredNote note{fields.Text("unit"), fields.Text("measured"), ""};
+  if (const Json* value = fields.Object("value"); value != nullptr) note.value = value->dump();
+  if (status.ok()) contents.notes.push_back(std::move(note));
+  return status;
+}
+
 // Bytes that did not reach the disk before a power failure read as zeros, which no line contains.
 bool WasLost(std::string_view line) {
   constexpr std::string_view kZeros("\0\0\0\0\0\0\0\0", 8);
@@ -176,7 +190,9 @@ Status ReadLine(std::string_view line, std::string_view where, bool is_head,
                 JournalContents& contents) {
   PREPACK_TRY_ASSIGN(const std::string_view text, WithoutHash(line, where));
   PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where));
-  return is_head ? ReadHead(json, where, contents) : ReadUnit(json, where, contents);
+  if (is_head) return ReadHead(json, where, contents);
+  return json.contains("measured") ? ReadNote(json, where, contents)
+                                   : ReadUnit(json, where, contents);
 }
 
 }  // namespace
@@ -208,10 +224,19 @@ Result<Journal> Journal::Continue(const std::filesystem::path& path,
 }
 
 Status Journal::Append(uint64_t unit, const FinishedUnit& finished) {
-  const std::string line = UnitLine(unit, finished);
+  return AppendText(UnitLine(unit, finished));
+}
+
+Status Journal::Append(const std::vector<MeasuredNote>& notes) {
+  std::string lines;
+  for (const MeasuredNote& note : notes) lines += NoteLine(note);
+  return AppendText(lines);
+}
+
+Status Journal::AppendText(const std::string& text) {
   const std::lock_guard lock(*mutex_);
-  Status status = file_.WriteAt(end_, std::as_bytes(std::span(line)));
-  if (status.ok()) end_ += line.size();
+  Status status = file_.WriteAt(end_, std::as_bytes(std::span(text)));
+  if (status.ok()) end_ += text.size();
   return status;
 }
 

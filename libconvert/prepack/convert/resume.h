@@ -20,6 +20,7 @@
 #include "prepack/convert/plan.h"
 #include "prepack/io/file.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/packed/run_identity.h"
 
 namespace prepack {
@@ -41,7 +42,10 @@ RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const Pla
 // bytes of the shard and of the source before it is believed (resume.h), so that neither a lost
 // page nor a lost line nor another source can hurt. The hash is for what neither can tell. A last
 // line without its end is ignored, and so is all behind zeros, which a power failure leaves; of two
-// lines about one unit the later one counts.
+// lines about one unit the later one counts. Where the source goes while it is verified, there are
+// lines of what was measured of it, too, which are flushed before it goes:
+//
+//     {"measured":"exact model.layers.0.mlp.down_proj","unit":"module …","value":{…}} 5d1c…
 
 // The line that says `json`.
 std::string JournalLine(std::string_view json);
@@ -70,6 +74,7 @@ struct JournalContents {
   RunIdentity identity;
   Part part;
   FinishedUnits units;
+  std::vector<MeasuredNote> notes;
   uint64_t bytes = 0;  // up to the end of the last whole line
 };
 
@@ -84,11 +89,13 @@ class Journal {
 
   // Notes a finished unit. From any thread.
   Status Append(uint64_t unit, const FinishedUnit& finished);
+  Status Append(const std::vector<MeasuredNote>& notes);
   // Flushes to the disk what has been noted.
   Status Sync() { return file_.Sync(); }
 
  private:
   Journal(File file, uint64_t end);
+  Status AppendText(const std::string& text);
 
   File file_;
   uint64_t end_;

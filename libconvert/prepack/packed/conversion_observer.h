@@ -4,11 +4,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/measurements.h"
 
 namespace prepack {
+
+// What an observer has to know of a source that goes while it is converted.
+struct MovingSource {
+  bool goes = false;
+  // What earlier runs have noted of modules and tensors whose source has gone.
+  std::vector<MeasuredNote> notes = {};
+};
 
 // Looks at an output while it is made, when what it is made of and what was written are still in
 // the page cache. An error ends the conversion.
@@ -21,14 +30,16 @@ class ConversionObserver {
 
   // Before anything is packed. `folder`: where the shards are, as large as they will be. The
   // manifest has all but hashes, and what only is known in the end.
-  virtual Status Begins(const std::filesystem::path& folder, Manifest manifest) = 0;
+  virtual Status Begins(const std::filesystem::path& folder, Manifest manifest,
+                        MovingSource source) = 0;
   // How many bytes of work, for the progress, it adds to those of the conversion.
   virtual uint64_t bytes() const = 0;
   // A module, or a tensor that passes through, has been written. From any thread.
   virtual Status ModuleIsWritten(const std::string& module) = 0;
   virtual Status TensorIsWritten(const std::string& tensor) = 0;
-  // What these were made of may go: an error if that has not been judged, or was found bad.
-  virtual Status SourceMayGo() = 0;
+  // What these were made of may go: an error if that has not been judged, or was found bad. Returns
+  // what a later run has to know of it.
+  virtual Result<std::vector<MeasuredNote>> SourceMayGo() = 0;
   // A file of the source, by its number, is now here, or only its headers are. Between units.
   virtual Status SourceFileMoved(size_t file) = 0;
 };

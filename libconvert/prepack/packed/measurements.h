@@ -68,18 +68,27 @@ using PartIdentity = std::vector<IdentityField>;
 // The first of them: this version of prepack, and the command.
 IdentityField CommandIdentity(std::string_view command);
 
+// What a run has measured, for a later run that can no longer measure it.
+struct MeasuredNote {
+  std::string unit;
+  std::string key;    // kind and name
+  std::string value;  // JSON
+};
+
 class Measurements {
  public:
   // Of a run that measures all by itself, and keeps nothing.
   Measurements() = default;
   // Of one part.
   explicit Measurements(const Part& part) : mode_(Mode::kPart), part_(part) {}
+  // Of a run that measures all by itself, but for what an earlier one has noted.
+  static Measurements Recalling(std::vector<MeasuredNote> notes);
   // What the parts wrote into their reports, which must be those of all parts of one run with this
   // identity: kUsage if they are not, kMalformed if they are no such reports.
   static Result<Measurements> Read(std::span<const std::filesystem::path> reports,
                                    const PartIdentity& identity);
 
-  bool whole() const { return mode_ == Mode::kWhole; }
+  bool whole() const { return mode_ == Mode::kWhole || mode_ == Mode::kRecalling; }
   bool is_part() const { return mode_ == Mode::kPart; }
   bool merged() const { return mode_ == Mode::kMerged; }
   const Part& part() const { return part_; }
@@ -103,15 +112,15 @@ class Measurements {
   // thread.
   template <typename T, typename Measure>
   Result<T> Of(const MeasuredThing& thing, Measure&& measure) {
-    if (whole()) return measure();
-    if (merged()) return Taken<T>(thing);
+    if (mode_ == Mode::kWhole) return measure();
+    if (merged() || (whole() && Has(thing))) return Taken<T>(thing);
     if (!Measures(thing.unit)) return T{};
     Result<T> result = measure();
     if (result.ok()) {
       Keep(thing, MeasuredAs<T>::Write(*result));
       return result;
     }
-    if (!IsOfTheInput(result.status())) return result;
+    if (whole() || !IsOfTheInput(result.status())) return result;
     Keep(thing, {{"error", StatusJson(result.status())}});
     return T{};
   }
@@ -135,8 +144,12 @@ class Measurements {
   // What is wrong with a report itself. To be looked at when the run has ended: on the way, the
   // error may have been taken for one of the input.
   Status wrong() const;
-  // In a part: keeps a value of what it measures itself.
+  // In a part: keeps a value of what it measures itself. In a run that makes notes: notes it.
   void Keep(const MeasuredThing& thing, Json value);
+  // Only in a run that recalls: from now on, what is measured is noted.
+  void MakeNotes() { makes_notes_ = true; }
+  // Those that were made since the last call. There will be no more with `last`.
+  std::vector<MeasuredNote> TakeNotes(bool last = false);
   // Does a report say anything of it?
   bool Has(const MeasuredThing& thing) const { return taken_.contains(KeyOf(thing)); }
 
@@ -144,7 +157,7 @@ class Measurements {
   PartReport Report(const PartIdentity& identity) const;
 
  private:
-  enum class Mode : uint8_t { kWhole, kPart, kMerged };
+  enum class Mode : uint8_t { kWhole, kPart, kMerged, kRecalling };
 
   static std::string KeyOf(const MeasuredThing& thing);
   static bool IsOfTheInput(const Status& status);
@@ -159,8 +172,10 @@ class Measurements {
   std::map<std::string, uint32_t, std::less<>> owners_;  // of units
   uint64_t own_bytes_ = 0;                               // of units
   uint64_t all_bytes_ = 0;
-  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of kept_, wrong_
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // of kept_, notes_, wrong_
   std::map<std::string, Json> kept_;
+  bool makes_notes_ = false;
+  std::vector<MeasuredNote> notes_;
   std::map<std::string, std::string> taken_;  // as text, which takes less memory
   mutable Status wrong_;                      // under the mutex
   std::map<uint32_t, std::string> reports_;   // where the report of each part lies

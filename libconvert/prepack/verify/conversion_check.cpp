@@ -20,8 +20,13 @@ bool CanBeLookedAt(const Manifest& manifest, const std::filesystem::path& source
 
 }  // namespace
 
-Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest manifest) {
+Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest manifest,
+                               MovingSource source) {
   if (!CanBeLookedAt(manifest, *options_.source)) return {};
+  if (source.goes || !source.notes.empty()) {
+    measured_ = Measurements::Recalling(std::move(source.notes));
+    if (source.goes) measured_.MakeNotes();
+  }
   for (const auto& [name, record] : manifest.modules) modules_.emplace(name, modules_.size());
   for (const TensorRecord& tensor : manifest.tensors) {
     tensors_.emplace(tensor.tensor, tensors_.size());
@@ -41,8 +46,11 @@ Status ConversionCheck::TensorIsWritten(const std::string& tensor) {
   return verification_ ? verification_->pass().RunTensor(tensors_.at(tensor)) : Status();
 }
 
-Status ConversionCheck::SourceMayGo() {
-  if (verification_) return verification_->CheckSoFar();
+Result<std::vector<MeasuredNote>> ConversionCheck::SourceMayGo() {
+  if (verification_) {
+    PREPACK_TRY(verification_->CheckSoFar());
+    return measured_.TakeNotes();
+  }
   return Usage("--verify",
                "this conversion can only be verified when it is complete, with its source")
       .Hint("Leave out --consume, or --verify");
@@ -54,6 +62,7 @@ Status ConversionCheck::SourceFileMoved(size_t file) {
 
 Result<VerifyReport> ConversionCheck::Finish() {
   if (!verification_) return Verify(options_, progress_);
+  measured_.TakeNotes(/*last=*/true);
   PREPACK_TRY(folder_->Complete(options_.folder));
   PREPACK_TRY(verification_->CompareRecordsAgain());
   PREPACK_TRY(verification_->Finish());

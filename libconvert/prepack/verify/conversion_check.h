@@ -15,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
@@ -34,11 +35,12 @@ class ConversionCheck final : public ConversionObserver {
   ConversionCheck(const VerifyOptions& options, Progress& progress)
       : options_(options), progress_(progress) {}
 
-  Status Begins(const std::filesystem::path& folder, Manifest manifest) override;
+  Status Begins(const std::filesystem::path& folder, Manifest manifest,
+                MovingSource source) override;
   uint64_t bytes() const override { return verification_ ? verification_->bytes() : 0; }
   Status ModuleIsWritten(const std::string& module) override;
   Status TensorIsWritten(const std::string& tensor) override;
-  Status SourceMayGo() override;
+  Result<std::vector<MeasuredNote>> SourceMayGo() override;
   Status SourceFileMoved(size_t file) override;
 
   // When the output is complete. What the conversion did not write, because an earlier run had, is
@@ -48,7 +50,7 @@ class ConversionCheck final : public ConversionObserver {
  private:
   const VerifyOptions& options_;
   Progress& progress_;
-  Measurements measured_;  // of no part
+  Measurements measured_;
   std::optional<PackedFolder> folder_;
   std::optional<Verification> verification_;  // none: nothing can be looked at yet
   // Numbers in the manifest.

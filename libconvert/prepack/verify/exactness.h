@@ -112,7 +112,7 @@ Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
                        Measurements& measured, LevelResult& result);
 // Measures those that are not known, of modules whose tensors are all here.
 Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
-                          WeightSizes& known);
+                          Measurements& measured, WeightSizes& known);
 
 // What exactness asks beyond the bytes of modules and tensors: the manifest must name this source,
 // by the hashes of its tensors, and the roundings that were made; nothing of the source may be

@@ -54,10 +54,14 @@ Result<double> SizeOfWeights(const QuantizedLinear& linear, DequantizeBuffers& b
   return std::sqrt(squares / static_cast<double>(rows));
 }
 
+MeasuredThing SizeOf(const QuantizedLinear& linear, const std::string& unit) {
+  return {.kind = "size", .name = linear.module(), .unit = unit};
+}
+
 }  // namespace
 
 Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
-                          WeightSizes& known) {
+                          Measurements& measured, WeightSizes& known) {
   DequantizeBuffers buffers;
   std::vector<float> weights;
   for (const auto& linear : model.modules) {
@@ -67,7 +71,10 @@ Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
       return tensor != nullptr && !source.files()[tensor->file].file.headers_only();
     });
     if (!is_here) continue;
-    PREPACK_TRY_ASSIGN(known[linear.get()], SizeOfWeights(*linear, buffers, weights));
+    PREPACK_TRY_ASSIGN(const double size, SizeOfWeights(*linear, buffers, weights));
+    known[linear.get()] = size;
+    const std::string unit = UnitOfModule(linear->module());
+    measured.Keep(SizeOf(*linear, unit), MeasuredAs<WeightSize>::Write({size}));
   }
   return {};
 }
@@ -87,8 +94,7 @@ Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
     const std::string unit = UnitOfModule(linear->module());
     PREPACK_TRY_ASSIGN(
         const WeightSize measured_size,
-        measured.Of<WeightSize>({.kind = "size", .name = linear->module(), .unit = unit},
-                                [&] { return measure(*linear); }));
+        measured.Of<WeightSize>(SizeOf(*linear, unit), [&] { return measure(*linear); }));
     const double size = measured_size.value;
     if (size == 0 || (size >= kSmallestSize && size <= kLargestSize)) continue;
     result.notes.push_back(

@@ -495,7 +495,7 @@ Status Verification::CheckSoFar() {
   PREPACK_TRY(pass_->RunPostponed());
   PREPACK_TRY(unreadable_);
   PREPACK_TRY(pass_->failure());
-  if (model_) PREPACK_TRY(MeasureWeightSizes(*model_, *source_, weight_sizes_));
+  if (model_) PREPACK_TRY(MeasureWeightSizes(*model_, *source_, measured_, weight_sizes_));
   std::optional<Problem> problem = exactness_ ? exactness_->FirstProblem() : std::nullopt;
   if (!problem && gemm_) problem = gemm_->FirstProblem();
   if (!problem) return {};

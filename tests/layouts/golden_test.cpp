@@ -110,50 +110,115 @@ TEST_CASE("packed bytes equal those of the real packers") {
 }
 
 // One layer of one expert of a file of fixtures/golden_experts.
-void CheckExpert(const GoldenFile& golden, const std::string& layer, uint64_t expert) {
-  const TensorShape& shape = golden.At("w" + layer).shape;
-  const auto slice = [&](const std::string& name) {
-    const std::vector<std::byte>& all = golden.At(name).bytes;
-    const auto bytes = static_cast<std::ptrdiff_t>(all.size() / shape[0]);
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(expert) * bytes;
+class GoldenExpert {
+ public:
+  GoldenExpert(const GoldenFile& golden, std::string layer, uint64_t expert)
+      : golden_(golden), layer_(std::move(layer)), expert_(expert) {}
+
+  std::vector<std::byte> Slice(const std::string& name) const {
+    const std::vector<std::byte>& all = golden_.At(name + layer_).bytes;
+    const auto bytes = static_cast<std::ptrdiff_t>(all.size() / golden_.At("w13").shape[0]);
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(expert_) * bytes;
     return std::vector<std::byte>(begin, begin + bytes);
-  };
-  PackRequest request;
-  request.scheme = {
-      .code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
-  request.n = shape[1];
-  request.k = 2 * shape[2];
-  request.experts = 1;
-  if (golden.Has("b" + layer)) request.bias_dtype = DType::kF32;
-  CHECK(kVllmMxfp4.eligible(request).reason == "");
-  Probe probe{.codes = slice("w" + layer), .scales = {}, .zero_points = {}};
-  for (const std::byte exponent : slice("s" + layer)) {
-    probe.scales.push_back(std::ldexp(1.0F, std::to_integer<int>(exponent) - 127));
   }
-  const std::vector<std::byte> weight = slice("packed.w" + layer);
-  const std::vector<std::byte> scale = slice("packed.s" + layer);
-  CHECK(PackWhole(kVllmMxfp4, request, probe, PartRole::kWeight) == weight);
-  CHECK(PackWhole(kVllmMxfp4, request, probe, PartRole::kScale) == scale);
-  RequireOk(PackScales(kVllmMxfp4, request, request.n, probe.scales, probe.codes));
-  std::vector<std::byte> codes(weight.size());
+
+  PackRequest Request() const {
+    const GoldenFile::Tensor& weight = golden_.At("w" + layer_);
+    PackRequest request;
+    request.n = weight.shape[1];
+    request.k = weight.shape[2] * (weight.dtype == DType::kU8 ? 2 : 1);
+    request.scheme = SchemeOf(request.k);
+    request.stored_scale_dtype = DType::kF32;
+    request.experts = 1;
+    if (golden_.Has("x")) request.activation_dtype = golden_.At("x").dtype;
+    if (golden_.Has("b" + layer_)) request.bias_dtype = golden_.At("b" + layer_).dtype;
+    return request;
+  }
+
+  Probe Canonical() const {
+    Probe probe{.codes = Slice("w"), .scales = {}, .zero_points = {}};
+    if (golden_.Has("s" + layer_)) probe.scales = Scales();
+    if (golden_.Has("b" + layer_)) probe.bias = AsFloats(Slice("b"));
+    return probe;
+  }
+
+  // What stands in the part of scales: the packer's own, or scales that none packs.
+  std::vector<std::byte> PackedScales() const {
+    return Slice(golden_.Has("packed.s" + layer_) ? "packed.s" : "s");
+  }
+
+ private:
+  static std::vector<float> AsFloats(const std::vector<std::byte>& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+
+  std::vector<float> Scales() const {
+    const std::vector<std::byte> bytes = Slice("s");
+    if (golden_.At("s" + layer_).dtype == DType::kF32) return AsFloats(bytes);
+    std::vector<float> scales;
+    for (const std::byte exponent : bytes) {
+      scales.push_back(std::ldexp(1.0F, std::to_integer<int>(exponent) - 127));
+    }
+    return scales;
+  }
+
+  Scheme SchemeOf(uint64_t k) const {
+    if (golden_.layout() == "vllm-cpu/mxfp4") {
+      return {.code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
+    }
+    Scheme scheme;
+    scheme.code = CodeType::kU4;
+    scheme.group_size = std::stoull(golden_.Metadata("group_size"));
+    scheme.granularity = scheme.group_size == 0 ? Granularity::kChannel : Granularity::kGroup;
+    if (scheme.group_size == 0) scheme.group_size = k;
+    scheme.activations = {.type = ActivationType::kInt,
+                          .bits = 8,
+                          .symmetric = true,
+                          .dynamic = true,
+                          .granularity = ActivationGranularity::kToken,
+                          .group_size = 0};
+    return scheme;
+  }
+
+  const GoldenFile& golden_;
+  std::string layer_;
+  uint64_t expert_;
+};
+
+void CheckExpert(const GoldenFile& golden, const std::string& layer, uint64_t expert) {
+  const GoldenExpert slices(golden, layer, expert);
+  const Layout& layout = *FindLayout(golden.layout());
+  const PackRequest request = slices.Request();
+  CHECK(layout.eligible(request).reason == "");
+  const Probe probe = slices.Canonical();
+  const std::vector<std::byte> weight = slices.Slice("packed.w");
+  CHECK(PackWhole(layout, request, probe, PartRole::kWeight) == weight);
+  std::vector<std::byte> codes(probe.codes.size());
+  layout.unpack_codes(WholeModule(request, probe), weight, codes);
+  CHECK(codes == probe.codes);
+  // The op takes all experts as one tensor, theirs one after the other.
+  const std::vector<PartSpec> parts = layout.Parts(request);
+  std::vector<uint64_t> stacked = FindPart(parts, PartRole::kWeight)->shape;
+  stacked.insert(stacked.begin(), golden.At("w13").shape[0]);
+  CHECK(golden.At("packed.w" + layer).shape == stacked);
+  const PartSpec* scale_part = FindPart(parts, PartRole::kScale);
+  if (scale_part == nullptr) return;
+  // The packer of MXFP4 leaves the shape of its scales as it was.
+  if (golden.Has("packed.s" + layer)) {
+    CHECK(scale_part->shape == std::vector{request.n / 32, request.groups(), uint64_t{32}});
+    CHECK(golden.At("packed.s" + layer).shape == golden.At("s" + layer).shape);
+  }
+  const std::vector<std::byte> scale = slices.PackedScales();
+  CHECK(PackWhole(layout, request, probe, PartRole::kScale) == scale);
   std::vector<float> scales(probe.scales.size());
-  kVllmMxfp4.unpack_codes(WholeModule(request, probe), weight, codes);
-  UnpackScales(kVllmMxfp4, request, request.n, scale, scales);
-  CHECK(codes == slice("w" + layer));
+  UnpackScales(layout, request, request.n, scale, scales);
   CHECK(scales == probe.scales);
-  // The op takes all experts as one tensor, theirs one after the other. Its packer leaves the shape
-  // of the scales as it was.
-  const std::vector<PartSpec> parts = kVllmMxfp4.Parts(request);
-  const TensorShape& scales_shape = golden.At("s" + layer).shape;
-  CHECK(FindPart(parts, PartRole::kWeight)->shape == std::vector{shape[1], shape[2]});
-  CHECK(FindPart(parts, PartRole::kScale)->shape ==
-        std::vector{scales_shape[1] / 32, scales_shape[2], uint64_t{32}});
-  CHECK(golden.At("packed.w" + layer).shape == shape);
-  CHECK(golden.At("packed.s" + layer).shape == scales_shape);
 }
 
 TEST_CASE("packed bytes of experts equal those of the real packer") {
-  size_t files = 0;
+  std::map<std::string, size_t> files;
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden_experts"))) {
     const GoldenFile golden(entry.path());
     INFO(entry.path().filename());
@@ -164,9 +229,9 @@ TEST_CASE("packed bytes of experts equal those of the real packer") {
         CheckExpert(golden, "2", expert);
       }
     }
-    ++files;
+    ++files[golden.layout()];
   }
-  CHECK(files == 15);
+  CHECK(files == std::map<std::string, size_t>{{"vllm-cpu/mxfp4", 15}, {"vllm-arm/int4-w4a8", 11}});
 }
 
 }  // namespace

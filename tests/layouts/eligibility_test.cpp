@@ -401,6 +401,48 @@ TEST_CASE("vllm-arm/int4-w4a8 says what it takes and why not") {
   CheckCases("vllm-arm/int4-w4a8", good, kBias);
 }
 
+// The same sizes as in every expert, of either layer.
+const std::vector<Case> kExpertsOnArm = {
+    {"", Nothing},
+    {"", [](PackRequest& r) { r.n = 32; }},
+    {"N = 48 is not a multiple of 32: the op computes 32 channels of an expert at a time",
+     [](PackRequest& r) { r.n = 48; }},
+    {"K = 40 is not a multiple of 32: the op computes 32 channels of an expert at a time",
+     [](PackRequest& r) { r.k = r.scheme.group_size = 40; }},
+    {"the module is not an expert: the op runs the experts of a mixture",
+     [](PackRequest& r) { r.experts = 0; }},
+    {"the module has activation order: one op runs both layers of an expert, and nobody could "
+     "reorder the inputs of the second",
+     [](PackRequest& r) { r.reordered = true; }},
+};
+
+TEST_CASE("vllm-arm/int8-neon says what it takes and why not") {
+  PackRequest good = W8A8();
+  good.experts = 1;
+  CheckCases("vllm-arm/int8-neon", good, kExpertsOnArm);
+  CheckCases("vllm-arm/int8-neon", good, NotDynamicInt8());
+  CheckCases("vllm-arm/int8-neon", good, kSymmetricOnly);
+  CheckCases("vllm-arm/int8-neon", good, kOneScalePerChannel);
+  CheckCases("vllm-arm/int8-neon", good, kBias);
+  CheckCases("vllm-arm/int8-neon", good,
+             {{"", [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
+              {"", [](PackRequest& r) { r.activation_dtype = DType::kF32; }},
+              {"the codes have 4 bits: the kernel reads signed 8-bit codes",
+               [](PackRequest& r) { SetScheme(r, W4A16()); }}});
+}
+
+TEST_CASE("vllm-arm/bf16-neon says what it takes and why not") {
+  PackRequest good = BF16();
+  good.experts = 1;
+  CheckCases("vllm-arm/bf16-neon", good, kExpertsOnArm);
+  CheckCases("vllm-arm/bf16-neon", good, kBf16Only);
+  CheckCases("vllm-arm/bf16-neon", good, kBias);
+  CheckCases("vllm-arm/bf16-neon", good,
+             {{"the codes have 4 bits: the kernel reads bf16 weights (--fallback dequantize makes "
+               "them for modules that no other layout takes)",
+               [](PackRequest& r) { SetScheme(r, W4A16()); }}});
+}
+
 TEST_CASE("vllm-cpu/int8-vnni says what it takes and why not") {
   CheckAll("vllm-cpu/int8-vnni", W8A8(),
            {OtherCodes(CodeType::kS8, "signed 8-bit codes"),

@@ -138,7 +138,9 @@ class GoldenExpert {
   Probe Canonical() const {
     Probe probe{.codes = Slice("w"), .scales = {}, .zero_points = {}};
     if (golden_.Has("s" + layer_)) probe.scales = Scales();
-    if (golden_.Has("b" + layer_)) probe.bias = AsFloats(Slice("b"));
+    if (golden_.layout() == "vllm-arm/int4-w4a8" && golden_.Has("b" + layer_)) {
+      probe.bias = AsFloats(Slice("b"));
+    }
     return probe;
   }
 
@@ -168,8 +170,15 @@ class GoldenExpert {
     if (golden_.layout() == "vllm-cpu/mxfp4") {
       return {.code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
     }
+    if (golden_.layout() == "vllm-arm/bf16-neon") {
+      return {.code = CodeType::kBF16,
+              .bits = 16,
+              .granularity = Granularity::kTensor,
+              .group_size = k};
+    }
     Scheme scheme;
-    scheme.code = CodeType::kU4;
+    scheme.code = golden_.At("w13").dtype == DType::kI8 ? CodeType::kS8 : CodeType::kU4;
+    scheme.bits = CodeBits(scheme.code);
     scheme.group_size = std::stoull(golden_.Metadata("group_size"));
     scheme.granularity = scheme.group_size == 0 ? Granularity::kChannel : Granularity::kGroup;
     if (scheme.group_size == 0) scheme.group_size = k;
@@ -231,7 +240,10 @@ TEST_CASE("packed bytes of experts equal those of the real packer") {
     }
     ++files[golden.layout()];
   }
-  CHECK(files == std::map<std::string, size_t>{{"vllm-cpu/mxfp4", 15}, {"vllm-arm/int4-w4a8", 11}});
+  CHECK(files == std::map<std::string, size_t>{{"vllm-cpu/mxfp4", 15},
+                                               {"vllm-arm/int4-w4a8", 11},
+                                               {"vllm-arm/int8-neon", 8},
+                                               {"vllm-arm/bf16-neon", 6}});
 }
 
 }  // namespace

@@ -151,10 +151,11 @@ TEST_CASE("a target whose runtime loads no checkpoints chooses nothing") {
 }
 
 TEST_CASE(
-    "on Arm there are two kernels, and 4 bits are for checkpoints that say 8-bit activations") {
-  const auto on_arm = [](std::string_view format, const Scheme& scheme) {
+    "on Arm there are few kernels, and 4 bits are for checkpoints that say 8-bit activations") {
+  const auto on_arm = [](std::string_view format, const Scheme& scheme, uint64_t experts = 0) {
     PackRequest source;
     source.scheme = scheme;
+    source.experts = experts;
     return RuntimeChoices("vllm-arm", format, source);
   };
   const Choices none = {{"any", kNone, "no kernel for Arm exists for it"}};
@@ -170,6 +171,14 @@ TEST_CASE(
   CHECK(on_arm("fp8", Bytes(CodeType::kF8E4M3, Granularity::kBlock, {})) == none);
   CHECK(on_arm("fp8", Bytes(CodeType::kF8E4M3, Granularity::kTensor, {})) ==
         Choices{{"any", "plain torch", ""}});
+  // One expert or several of a mixture.
+  CHECK(on_arm("compressed-tensors", FourBits(true, 32, EightBitLinear()), 4) == int4);
+  const Choices int8 = {{"any", "vllm-arm/int8-neon", "packed anew at every start"}};
+  CHECK(on_arm("compressed-tensors",
+               Bytes(CodeType::kS8, Granularity::kChannel, EightBitLinear(true, true)), 1) == int8);
+  CHECK(on_arm("compressed-tensors",
+               Bytes(CodeType::kS8, Granularity::kChannel, EightBitLinear(false, true)),
+               1) == none);
 }
 
 }  // namespace

@@ -160,6 +160,8 @@ MakeModel MakeZentorchDa8W4Model;
 MakeModel MakeZentorchInt8Model;
 MakeModel MakeZentorchInt8DlpModel;
 MakeModel MakeKleidiAiModel;
+MakeModel MakeInt8NeonModel;
+MakeModel MakeBf16NeonModel;
 MakeModel MakeKtAmxInt8Model;
 MakeModel MakeOneDnnW4A16Model;
 MakeModel MakeOneDnnW4A8Model;

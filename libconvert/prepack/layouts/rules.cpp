@@ -382,18 +382,21 @@ std::vector<RuntimeChoice> Fp4(std::string_view format, const PackRequest& sourc
   return {{kAmx, "vllm-cpu/mxfp4", ""}, {"others", kNoKernel, ""}};
 }
 
-// The same on Arm, where vLLM has these two kernels only. It reads 4-bit weights from checkpoints
-// that say 8-bit activations, and from no others.
-std::vector<RuntimeChoice> OnArm(std::string_view format, const Scheme& scheme) {
+// The same on Arm, where vLLM has these kernels only. It reads 4-bit weights from checkpoints that
+// say 8-bit activations, and from no others.
+std::vector<RuntimeChoice> OnArm(std::string_view format, const PackRequest& source) {
+  constexpr std::string_view kAnew = "packed anew at every start";
+  const Scheme& scheme = source.scheme;
   if (scheme.code == CodeType::kF8E4M3 && scheme.granularity != Granularity::kBlock) {
     return {{"any", "plain torch", ""}};
   }
   if (scheme.code == CodeType::kS8 && scheme.bits == 8 && !Is16Bit(scheme)) {
-    return {{"any", kHandler, ""}};
+    if (!source.expert()) return {{"any", kHandler, ""}};
+    if (IsDynamicPerChannel(scheme)) return {{"any", "vllm-arm/int8-neon", kAnew}};
   }
   const bool says_so = format == "compressed-tensors" && !Is16Bit(scheme);
   if (scheme.code == CodeType::kU4 && scheme.bits == 4 && says_so && scheme.symmetric) {
-    return {{"any", "vllm-arm/int4-w4a8", "packed anew at every start"}};
+    return {{"any", "vllm-arm/int4-w4a8", kAnew}};
   }
   return {{"any", kNoKernel, "no kernel for Arm exists for it"}};
 }
@@ -405,7 +408,7 @@ std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_v
   const Scheme& scheme = source.scheme;
   const bool arm = target == "vllm-arm";
   if (target != "vllm-cpu" && target != "zentorch" && !arm) return {};
-  if (arm && !source.embedding) return OnArm(format, scheme);
+  if (arm && !source.embedding) return OnArm(format, source);
   if (source.embedding) return {{"any", kNoKernel, "it looks rows up on GPUs only"}};
   if (scheme.code == CodeType::kF8E4M3) return Fp8(scheme);
   if (scheme.code == CodeType::kF4E2M1) return Fp4(format, source);

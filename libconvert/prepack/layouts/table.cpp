@@ -62,12 +62,11 @@ constexpr std::array kTargets = {
 
 // One row per layout, in order of preference within a target.
 constexpr auto kLayouts = std::to_array<const Layout*>({
-    &kVllmWna16,       &kVllmInt4W4A8,     &kVllmInt8Vnni,     &kVllmInt8Plain,
-    &kVllmFp8Vnni,     &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,
-    &kVllmBf16Vnni,    &kZentorchWoq,      &kZentorchDa8w4,    &kZentorchInt8,
-    &kZentorchInt8Dlp, &kVllmArmInt4W4A8,  &kVllmArmInt8Plain, &kOneDnnW4A16,
-    &kOneDnnW4A8,      &kOneDnnW8A8,       &kKtAmxInt8,        &kPlainBf16,
-    &kPlainBf16Conv1d, &kBf16Experts,
+    &kVllmWna16,        &kVllmInt4W4A8,     &kVllmInt8Vnni,    &kVllmInt8Plain,   &kVllmFp8Vnni,
+    &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,       &kVllmBf16Vnni,    &kZentorchWoq,
+    &kZentorchDa8w4,    &kZentorchInt8,     &kZentorchInt8Dlp, &kVllmArmInt4W4A8, &kVllmArmInt8Neon,
+    &kVllmArmInt8Plain, &kVllmArmBf16Neon,  &kOneDnnW4A16,     &kOneDnnW4A8,      &kOneDnnW8A8,
+    &kKtAmxInt8,        &kPlainBf16,        &kPlainBf16Conv1d, &kBf16Experts,
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({

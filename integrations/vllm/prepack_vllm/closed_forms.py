@@ -68,6 +68,11 @@ def pairs_element(n: int, k: int) -> npt.NDArray[np.int64]:
     return (i // 32) * 32 * k + (j // 2) * 64 + (i % 32) * 2 + j % 2
 
 
+def neon_element(n: int, k: int, inputs: int) -> npt.NDArray[np.int64]:
+    i, j = _indices(n, k)
+    return (i // 8) * 8 * k + (j // inputs) * 8 * inputs + (i % 8) * inputs + j % inputs
+
+
 def read_nibbles(packed: Array, place: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     return _read_nibbles(packed, place)
 

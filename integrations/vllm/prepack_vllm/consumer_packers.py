@@ -139,6 +139,16 @@ def _pack_arm_int4(probe: Probe) -> PackedParts:
     return {"weight": packed}
 
 
+def _pack_neon(probe: Probe) -> PackedParts:
+    weight = _as_torch(probe)[None].contiguous()
+    packed = torch.empty_like(weight)
+    if probe.code == "bf16":
+        torch.ops._C.prepack_moe_weight(weight, packed, "neon")
+        return {"weight": packed}
+    torch.ops._C.prepack_moe_weight_int8(weight, packed, "neon")
+    return {"weight": packed, "weight_scale": torch.from_numpy(probe.scales[:, 0].copy())}
+
+
 # By layout: the packer, and the op that it needs.
 _PACKERS: dict[str, tuple[Packer, str | None]] = {
     "vllm-cpu/wna16": (_pack_wna16, None),
@@ -148,6 +158,8 @@ _PACKERS: dict[str, tuple[Packer, str | None]] = {
     "vllm-cpu/bf16-vnni": (_pack_vnni, "_C::convert_weight_packed"),
     "vllm-cpu/mxfp4": (_pack_mxfp4, "_C::convert_scale_packed"),
     "vllm-arm/int4-w4a8": (_pack_arm_int4, "aten::_dyn_quant_pack_4bit_weight"),
+    "vllm-arm/int8-neon": (_pack_neon, "_C::prepack_moe_weight_int8"),
+    "vllm-arm/bf16-neon": (_pack_neon, "_C::prepack_moe_weight"),
     "zentorch/woq": (_pack_zentorch_4_bits, "zentorch::zentorch_woq_repack_weight"),
     "zentorch/da8w4": (_pack_zentorch_4_bits, "zentorch::zentorch_woq_repack_weight"),
 }
@@ -156,7 +168,8 @@ _PACKERS: dict[str, tuple[Packer, str | None]] = {
 def packer_of(layout: str) -> Packer | None:
     """The consumer's packer, where there is one and it runs here."""
     packer, op = _PACKERS.get(layout, (None, None))
-    # On other CPUs the op of this name packs something else.
-    if packer is _pack_arm_int4 and not torch.backends.kleidiai.is_available():
+    # On other CPUs the ops of these names pack something else.
+    on_arm = packer in (_pack_arm_int4, _pack_neon)
+    if on_arm and not torch.backends.kleidiai.is_available():
         return None
     return packer if op is None or has_op(op) else None

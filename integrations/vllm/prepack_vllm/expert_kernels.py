@@ -14,6 +14,7 @@ from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.config import (
     FusedMoEConfig,
     FusedMoEQuantConfig,
+    biased_moe_quant_config,
     fp8_w8a16_moe_quant_config,
     int4_w4a16_moe_quant_config,
     int8_w8a8_moe_quant_config,
@@ -23,6 +24,8 @@ from vllm.model_executor.layers.fused_moe.experts.cpu_int4_moe import (
     CPUExpertsInt4 as ArmCPUExpertsInt4,
 )
 from vllm.model_executor.layers.fused_moe.experts.cpu_moe import (
+    ArmCPUExpertsInt8,
+    ArmCPUUnquantizedExperts,
     CPUExpertsFp8,
     CPUExpertsInt4,
     CPUExpertsInt8,
@@ -47,7 +50,7 @@ from prepack_vllm.kernels import has_op
 
 Parts = Mapping[str, torch.Tensor]
 
-FUSED_EXPERTS = "_C::fused_experts_cpu"
+_FUSED_EXPERTS = "_C::fused_experts_cpu"
 _ZENTORCH = "zentorch::zentorch_fused_moe"
 
 
@@ -56,7 +59,7 @@ class _WhereTheOpIs:
 
     @staticmethod
     def _supports_current_device() -> bool:
-        return has_op(FUSED_EXPERTS)
+        return has_op(_FUSED_EXPERTS)
 
     @staticmethod
     def _supports_routing_method(*_: object) -> bool:
@@ -92,8 +95,9 @@ class ExpertsKernel(ABC):
 
     op: str
     cls: type[mk.FusedMoEExperts]
-    keys: tuple[QuantKey, QuantKey | None]  # what vLLM's class asks for
+    keys: tuple[QuantKey | None, QuantKey | None]  # what vLLM's class asks for
     takes_biases = False
+    takes_weighted_inputs = False  # that vLLM has multiplied with the router's weights
 
     def __init__(self, w13: Geometry, w2: Geometry, together: bool = False):
         self.w13 = w13
@@ -124,7 +128,8 @@ class ExpertsKernel(ABC):
 
 
 class Int4W4A8Experts(ExpertsKernel):
-    op = FUSED_EXPERTS
+    op = _FUSED_EXPERTS
+    takes_weighted_inputs = True
     cls = _Int4
     keys = (kInt4Static, None)
 
@@ -177,7 +182,8 @@ class ArmInt4Experts(ExpertsKernel):
 
 
 class Int8Experts(ExpertsKernel):
-    op = FUSED_EXPERTS
+    op = _FUSED_EXPERTS
+    takes_weighted_inputs = True
     cls = _Int8
     keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
 
@@ -191,8 +197,45 @@ class Int8Experts(ExpertsKernel):
         )
 
 
+class _NeonExperts(ExpertsKernel):
+    """vLLM's op adds up in f32, and takes biases in the dtype of the activations."""
+
+    takes_biases = True
+    takes_weighted_inputs = True
+
+    def weight(self, packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+        return packed.view(-1, geometry.n, geometry.k)
+
+
+class Int8NeonExperts(_NeonExperts):
+    op = "_C::cpu_fused_moe_int8"
+    cls = ArmCPUExpertsInt8
+    keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return int8_w8a8_moe_quant_config(
+            w1_scale=w13["weight_scale"],
+            w2_scale=w2["weight_scale"],
+            a1_scale=None,
+            a2_scale=None,
+            w1_bias=w13.get("bias"),
+            w2_bias=w2.get("bias"),
+            per_act_token_quant=True,
+        )
+
+
+class Bf16NeonExperts(_NeonExperts):
+    op = "_C::cpu_fused_moe"
+    cls = ArmCPUUnquantizedExperts
+    keys = (None, None)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return biased_moe_quant_config(w13.get("bias"), w2.get("bias"))
+
+
 class Fp8Experts(ExpertsKernel):
-    op = FUSED_EXPERTS
+    op = _FUSED_EXPERTS
+    takes_weighted_inputs = True
     cls = _Fp8
     keys = (kFp8Static128BlockSym, kFp8Dynamic128Sym)
 
@@ -219,7 +262,8 @@ class Fp8Experts(ExpertsKernel):
 
 
 class Mxfp4Experts(ExpertsKernel):
-    op = FUSED_EXPERTS
+    op = _FUSED_EXPERTS
+    takes_weighted_inputs = True
     cls = _Mxfp4
     keys = (kMxfp4Static, None)
     takes_biases = True
@@ -279,6 +323,8 @@ class ZentorchInt8Experts(ExpertsKernel):
 EXPERT_KERNELS: dict[str, type[ExpertsKernel]] = {
     "vllm-cpu/int4-w4a8": Int4W4A8Experts,
     "vllm-arm/int4-w4a8": ArmInt4Experts,
+    "vllm-arm/int8-neon": Int8NeonExperts,
+    "vllm-arm/bf16-neon": Bf16NeonExperts,
     "vllm-cpu/int8-vnni": Int8Experts,
     "vllm-cpu/fp8-vnni": Fp8Experts,
     "vllm-cpu/mxfp4": Mxfp4Experts,

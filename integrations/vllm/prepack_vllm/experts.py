@@ -15,7 +15,7 @@ from vllm.model_executor.layers.fused_moe.prepare_finalize.no_dp_ep import (
 
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
 from prepack_vllm.expert_grid import DOWN, UP, ExpertGrid
-from prepack_vllm.expert_kernels import EXPERT_KERNELS, FUSED_EXPERTS, ExpertsKernel
+from prepack_vllm.expert_kernels import EXPERT_KERNELS, ExpertsKernel
 from prepack_vllm.expert_stacks import StackLoader
 from prepack_vllm.geometry import Geometry
 from prepack_vllm.kernels import has_op
@@ -197,7 +197,7 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
 
     def _takes_weighted_inputs(self) -> bool:
         """vLLM multiplies inputs where there is one expert per token only."""
-        return self._kernel_type.op == FUSED_EXPERTS and self.moe.experts_per_token == 1
+        return self._kernel_type.takes_weighted_inputs and self.moe.experts_per_token == 1
 
     def _check_parallelism(self) -> None:
         parallel = self.moe.moe_parallel_config
@@ -238,8 +238,9 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
         stack = Stack(shards, whole.piece(n, k), [])
         parts = layout_of(module).parts_of(stack.geometry)
         if self.grid.biases:
-            parts.append(expert_bias(n))
-            whole_parts.append(expert_bias(whole.n))
+            dtype = "F32" if layout_of(module).kernel.f32_bias else self.manifest.activation_dtype
+            parts.append(expert_bias(n, dtype))
+            whole_parts.append(expert_bias(whole.n, dtype))
         for part, whole_part in zip(parts, whole_parts, strict=True):
             # Memory is used only where it is written, so never where a file is mapped instead.
             data = torch.empty((experts, *part.shape), dtype=TORCH_DTYPES[part.dtype])

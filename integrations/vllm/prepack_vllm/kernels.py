@@ -266,6 +266,74 @@ def _mxfp4_identity(n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return weight.view(n, k // 2), torch.full((n, k // 32), 127, dtype=torch.uint8)
 
 
+class _Neon(Kernel):
+    """vLLM has an op for whole experts only, silu(gate) · up and down again. The module multiplies
+    as `down` of an expert whose gate is constant, and whose `up` hands x on."""
+
+    experts_only = True
+    _GATE = 64.0  # = silu(64) in f32
+
+    def _expert(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """The weights of gate and up, not packed, and their biases."""
+        k = self.geometry.k
+        weight = torch.cat([torch.zeros(k, k), torch.eye(k)]).to(self.parts["weight"].dtype)
+        bias = torch.cat([torch.full((k,), self._GATE), torch.zeros(k)]).to(dtype)
+        return weight[None], bias[None]
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        g = self.geometry
+        weight, gate_bias = self._expert(x.dtype)
+        y = torch.empty((x.size(0), g.n), dtype=x.dtype)
+        self._run(
+            y,
+            x,
+            weight,
+            self.parts["weight"].view(1, g.n, g.k),
+            gate_bias,
+            None if bias is None else (bias * self._GATE)[None],
+            torch.full((x.size(0), 1), 1 / self._GATE),
+            torch.zeros((x.size(0), 1), dtype=torch.int32),
+        )
+        return y
+
+    @abstractmethod
+    def _run(
+        self,
+        y: torch.Tensor,
+        x: torch.Tensor,
+        w13: torch.Tensor,
+        w2: torch.Tensor,
+        b13: torch.Tensor,
+        b2: torch.Tensor | None,
+        topk_weights: torch.Tensor,
+        topk_ids: torch.Tensor,
+    ) -> None:
+        """Packs w13, and calls the op."""
+
+
+class Int8Neon(_Neon):
+    ops = ("_C::cpu_fused_moe_int8",)
+
+    def _run(self, y, x, w13, w2, b13, b2, topk_weights, topk_ids):  # type: ignore[no-untyped-def]
+        packed = torch.empty_like(w13)
+        torch.ops._C.prepack_moe_weight_int8(w13, packed, "neon")
+        s13, s2 = torch.ones(1, w13.size(1)), self.parts["weight_scale"][None]
+        torch.ops._C.cpu_fused_moe_int8(
+            y, x, packed, w2, s13, s2, b13, b2, topk_weights, topk_ids, False, "silu", "neon"
+        )
+
+
+class Bf16Neon(_Neon):
+    ops = ("_C::cpu_fused_moe",)
+
+    def _run(self, y, x, w13, w2, b13, b2, topk_weights, topk_ids):  # type: ignore[no-untyped-def]
+        packed = torch.empty_like(w13)
+        torch.ops._C.prepack_moe_weight(w13, packed, "neon")
+        torch.ops._C.cpu_fused_moe(
+            y, x, packed, w2, b13, b2, topk_weights, topk_ids, False, "silu", "neon"
+        )
+
+
 class PlainBf16(Kernel):
     def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, self.parts["weight"], bias)

@@ -42,6 +42,14 @@ _TABLE = (
         kernels.ArmInt4W4A8, ("BF16", "F16", "F32"),
     ),
     Layout(
+        "vllm-arm/int8-neon", 1, "816ab8de14f1e0aec0b25c31e4862614", parts.int8_neon,
+        kernels.Int8Neon, ("BF16", "F16", "F32"),
+    ),
+    Layout(
+        "vllm-arm/bf16-neon", 1, "9424d925f558fd080b570355e4ce6e35", parts.bf16_neon,
+        kernels.Bf16Neon,
+    ),
+    Layout(
         "vllm-arm/int8-plain", 1, "8b8ec7cb48ef05e1015520d93b71449d", parts.int8_plain,
         kernels.Int8Plain, ("BF16", "F16", "F32"),
     ),

@@ -148,9 +148,24 @@ def mxfp4(g: Geometry) -> list[Part]:
     ]  # fmt: skip
 
 
-def expert_bias(n: int) -> Part:
-    """Of experts, whose ops take f32."""
-    return Part("bias", "F32", (n,), Along(0), WHOLE)
+def _runs(g: Geometry, dtype: str, inputs: int) -> Part:
+    """Panels of 8 output channels, in which so many input channels of each lie side by side."""
+    shape = (g.n // 8, g.k // inputs, 8 * inputs)
+    return Part(
+        "weight", dtype, shape, Along(0, 8, 32), Along(1, inputs, 32), stored_shape=(g.n, g.k)
+    )
+
+
+def int8_neon(g: Geometry) -> list[Part]:
+    return [_runs(g, "I8", 8), _channel_scale(g, "F32"), *_input_order(g)]
+
+
+def bf16_neon(g: Geometry) -> list[Part]:
+    return [_runs(g, "BF16", 4), *_input_order(g)]
+
+
+def expert_bias(n: int, dtype: str) -> Part:
+    return Part("bias", dtype, (n,), Along(0), WHOLE)
 
 
 def bf16_vnni(g: Geometry) -> list[Part]:

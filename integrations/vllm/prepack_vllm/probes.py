@@ -88,6 +88,9 @@ def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
         for activations in _INT_ACTIVATIONS:
             yield "s8", _geometry("channel", K, 1, True, activations), both
         yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), both
+    elif layout == "vllm-arm/int8-neon":
+        yield "s8", _geometry("channel", K, 1, True, _DYNAMIC), both
+        yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), both
     elif layout in ("vllm-cpu/int8-vnni", "zentorch/int8"):
         yield "s8", _geometry("channel", K, 1, True, _DYNAMIC), bf16
         yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), bf16
@@ -95,7 +98,7 @@ def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
         yield "f8e4m3", _geometry("block", 128, 32, True, None), bf16
         yield "f8e4m3", _geometry("channel", K, 1, True, None), bf16
         yield "f8e4m3", _geometry("tensor", K, N, True, None), bf16
-    elif layout == "vllm-cpu/bf16-vnni":
+    elif layout in ("vllm-cpu/bf16-vnni", "vllm-arm/bf16-neon"):
         yield "bf16", _geometry("tensor", K, N, True, None), bf16
     elif layout == "vllm-cpu/mxfp4":
         yield "f4e2m1", _geometry("group", GROUP, 1, True, None), bf16

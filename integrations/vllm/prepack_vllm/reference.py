@@ -70,6 +70,16 @@ def _int8_vnni(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     return codes.astype(np.float64) * _f64(parts["weight_scale"])[:, None]
 
 
+def _int8_neon(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
+    codes = forms.read_elements(_raw(parts["weight"]), forms.neon_element(g.n, g.k, 8), np.int8)
+    return codes.astype(np.float64) * _f64(parts["weight_scale"])[:, None]
+
+
+def _bf16_neon(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
+    place = forms.neon_element(g.n, g.k, 4)
+    return forms.bf16_to_f64(forms.read_elements(_raw(parts["weight"]), place, np.uint16))
+
+
 def _int8_rows(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     return _f64(parts["weight"]) * _f64(parts["weight_scale"])[:, None]
 
@@ -119,7 +129,9 @@ _WEIGHTS = {
     "vllm-cpu/int8-vnni": _int8_vnni,
     "vllm-cpu/int8-plain": _int8_rows,
     "vllm-arm/int4-w4a8": _arm_int4,
+    "vllm-arm/int8-neon": _int8_neon,
     "vllm-arm/int8-plain": _int8_rows,
+    "vllm-arm/bf16-neon": _bf16_neon,
     "vllm-cpu/fp8-vnni": _fp8_vnni,
     "vllm-cpu/bf16-vnni": _bf16_vnni,
     "vllm-cpu/mxfp4": _mxfp4,

@@ -115,6 +115,15 @@ def pack_pairs(g: Geometry, codes, scales, zeros):
     return parts
 
 
+def pack_neon(g: Geometry, codes, scales, zeros):
+    place = forms.neon_element(g.n, g.k, 8 // codes.dtype.itemsize)
+    weight = _place_elements(codes, place, g.n * g.k).reshape(g.n, g.k)
+    parts = {"weight": torch.from_numpy(weight)}
+    if codes.dtype == np.int8:
+        parts["weight_scale"] = torch.from_numpy(np.ascontiguousarray(scales[:, 0]))
+    return parts
+
+
 def pack_mxfp4(g: Geometry, codes, scales, zeros):
     weight = _place_nibbles(codes, forms.mxfp4_nibble(g.n, g.k), g.n * g.k // 2)
     exponents = (np.log2(scales) + 127).astype(np.uint8).reshape(g.n // 32, 32, g.groups)
@@ -146,6 +155,8 @@ PACK = {
     "vllm-cpu/wna16": pack_wna16,
     "vllm-cpu/int4-w4a8": pack_int4_w4a8,
     "vllm-arm/int4-w4a8": pack_arm_int4,
+    "vllm-arm/int8-neon": pack_neon,
+    "vllm-arm/bf16-neon": pack_neon,
     "vllm-cpu/int8-vnni": pack_int8_vnni,
     "vllm-cpu/int8-plain": pack_plain,
     "vllm-cpu/fp8-vnni": pack_pairs,

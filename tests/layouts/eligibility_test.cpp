@@ -469,6 +469,23 @@ TEST_CASE("vllm-cpu/int8-plain says what it takes and why not") {
             kOneScalePerChannel, kAnyActivations, kAnyN, kAnyK});
 }
 
+TEST_CASE("vllm-arm/int8-plain says what it takes and why not") {
+  CheckAll("vllm-arm/int8-plain", W8A8(),
+           {OtherCodes(CodeType::kS8, "signed 8-bit codes"), SomeInt8(), kSymmetricOnly,
+            kOneScalePerChannel, kAnyActivations, kAnyN});
+  CheckCases("vllm-arm/int8-plain", W8A8(),
+             {{"", [](PackRequest& r) { r.k = r.scheme.group_size = 80; }},
+              {"K = 72 is not a multiple of 16: vLLM's quantizer for Arm looks for the range of a "
+               "token 16 channels at a time, and takes another one where some are left over, so it "
+               "would compute garbage",
+               [](PackRequest& r) { r.k = r.scheme.group_size = 72; }},
+              {"", [](PackRequest& r) {
+                 r.k = r.scheme.group_size = 72;
+                 r.scheme.activations.dynamic = false;
+                 r.scheme.activations.granularity = ActivationGranularity::kTensor;
+               }}});
+}
+
 TEST_CASE("vllm-cpu/fp8-vnni says what it takes and why not") {
   CheckAll(
       "vllm-cpu/fp8-vnni", Fp8({}),

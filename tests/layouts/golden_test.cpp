@@ -18,12 +18,20 @@ namespace {
 
 // How many files there are per layout: a layout without golden bytes is not finished. The layouts
 // that no op packs are plain or stated by the library itself (onednn_layouts_test.cpp).
-const std::map<std::string, size_t> kFilesPerLayout = {
-    {"vllm-cpu/wna16", 39},    {"vllm-cpu/int4-w4a8", 28},     {"vllm-cpu/int8-vnni", 11},
-    {"vllm-cpu/fp8-vnni", 11}, {"vllm-cpu/fp8-w8a8-vnni4", 6}, {"vllm-cpu/fp8-w8a8-plain", 6},
-    {"zentorch/woq", 32},      {"zentorch/da8w4", 15},         {"zentorch/int8", 10},
-    {"zentorch/int8-dlp", 5},  {"vllm-arm/int4-w4a8", 17},     {"onednn/w8a8", 10},
-    {"kt/amxint8", 6}};
+const std::map<std::string, size_t> kFilesPerLayout = {{"vllm-cpu/wna16", 39},
+                                                       {"vllm-cpu/int4-w4a8", 28},
+                                                       {"vllm-cpu/int8-vnni", 11},
+                                                       {"vllm-cpu/fp8-vnni", 11},
+                                                       {"vllm-cpu/fp8-w8a8-vnni4", 6},
+                                                       {"vllm-cpu/fp8-w8a8-plain", 6},
+                                                       {"zentorch/woq", 32},
+                                                       {"zentorch/da8w4", 15},
+                                                       {"zentorch/int8", 10},
+                                                       {"zentorch/int8-dlp", 5},
+                                                       {"vllm-arm/int4-w4a8", 17},
+                                                       {"vllm-arm/int8-plain", 11},
+                                                       {"onednn/w8a8", 10},
+                                                       {"kt/amxint8", 6}};
 
 Probe Canonical(const GoldenFile& golden) {
   return {.codes = golden.Panel(),

@@ -31,6 +31,12 @@ int16_t ToS8(float value) {
   return static_cast<int16_t>(ToNearest(std::clamp(number, -128.0F, 127.0F)));
 }
 
+// The same with the fraction cut off.
+int16_t CutToS8(float value) {
+  const float number = std::isnan(value) ? 0.0F : value;
+  return static_cast<int16_t>(std::clamp(number, -128.0F, 127.0F));
+}
+
 // Appends `quantize` of each number of a row.
 template <typename Quantize>
 void AppendRow(std::span<const float> row, QuantizedRows& rows, const Quantize& quantize) {
@@ -40,8 +46,20 @@ void AppendRow(std::span<const float> row, QuantizedRows& rows, const Quantize& 
   for (size_t i = 0; i < row.size(); ++i) to[i] = quantize(row[i]);
 }
 
-// Like CVTPS2DQ: -2^31 for NaN and for numbers that are out of range.
-int32_t ToS32(float value) {
+// The same of `scaled` of each number, as the CPU makes s8 of it.
+template <typename Scale>
+void AppendS8(std::span<const float> row, QuantizerCpu cpu, QuantizedRows& rows,
+              const Scale& scaled) {
+  if (cpu == QuantizerCpu::kX86) {
+    AppendRow(row, rows, [&](float value) { return ToS8(scaled(value)); });
+  } else {
+    AppendRow(row, rows, [&](float value) { return CutToS8(scaled(value)); });
+  }
+}
+
+// Like CVTPS2DQ: -2^31 for NaN and for numbers that are out of range. FCVTZS makes 0 of NaN.
+int32_t ToS32(float value, QuantizerCpu cpu) {
+  if (cpu == QuantizerCpu::kArm && std::isnan(value)) return 0;
   if (!(std::abs(value) < 0x1p31F)) return std::numeric_limits<int32_t>::min();
   return static_cast<int32_t>(value);
 }
@@ -82,20 +100,20 @@ QuantizedRows QuantizeSgl(std::span<const float> x, uint64_t k, Halfway halfway)
   return rows;
 }
 
-QuantizedRows QuantizeDynamic(std::span<const float> x, uint64_t k) {
+QuantizedRows QuantizeDynamic(std::span<const float> x, uint64_t k, QuantizerCpu cpu) {
   QuantizedRows rows;
   for (uint64_t begin = 0; begin < x.size(); begin += k) {
     const std::span<const float> row = x.subspan(begin, k);
     const float scale = LargestMagnitude(row) / 127.0F;
     const float inverse = 1.0F / scale;
-    AppendRow(row, rows, [=](float value) { return ToS8(value * inverse); });
+    AppendS8(row, cpu, rows, [=](float value) { return value * inverse; });
     rows.scales.push_back(scale);
     rows.zero_points.push_back(0);
   }
   return rows;
 }
 
-QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k) {
+QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k, QuantizerCpu cpu) {
   QuantizedRows rows;
   for (uint64_t begin = 0; begin < x.size(); begin += k) {
     const std::span<const float> row = x.subspan(begin, k);
@@ -103,19 +121,19 @@ QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k) {
     const float scale = (*greatest - *least) / 255.0F;
     const float inverse = 1.0F / scale;
     const float zero_point = std::nearbyint(-128.0F - *least / scale);
-    AppendRow(row, rows, [=](float value) { return ToS8(std::fma(value, inverse, zero_point)); });
+    AppendS8(row, cpu, rows, [=](float value) { return std::fma(value, inverse, zero_point); });
     rows.scales.push_back(scale);
-    rows.zero_points.push_back(ToS32(zero_point));
+    rows.zero_points.push_back(ToS32(zero_point, cpu));
   }
   return rows;
 }
 
-QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale,
-                             int32_t zero_point) {
+QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale, int32_t zero_point,
+                             QuantizerCpu cpu) {
   QuantizedRows rows;
   const float inverse = 1.0F / scale;
   const auto zero = static_cast<float>(zero_point);
-  AppendRow(x, rows, [=](float value) { return ToS8(std::fma(value, inverse, zero)); });
+  AppendS8(x, cpu, rows, [=](float value) { return std::fma(value, inverse, zero); });
   rows.scales.assign(x.size() / k, scale);
   rows.zero_points.assign(x.size() / k, zero_point);
   return rows;

@@ -23,14 +23,20 @@ enum class Halfway : uint8_t { kToEven, kAwayFromZero };
 // BF16 rows round to even, F16 rows away from zero.
 QuantizedRows QuantizeSgl(std::span<const float> x, uint64_t k, Halfway halfway);
 
+// Where vLLM's quantizers run: on Arm they cut fractions off instead of rounding to the nearest.
+enum class QuantizerCpu : uint8_t { kX86, kArm };
+
 // vLLM's dynamic_scaled_int8_quant (csrc/cpu/dnnl_kernels.cpp): s8, one scale per row, no lower
 // bound on it. A row of zeros has scale 0 and values 0, and with a zero point that of an
-// integer conversion that fails, -2^31.
-QuantizedRows QuantizeDynamic(std::span<const float> x, uint64_t k);
-QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k);
+// integer conversion that fails, -2^31 (on Arm 0).
+QuantizedRows QuantizeDynamic(std::span<const float> x, uint64_t k,
+                              QuantizerCpu cpu = QuantizerCpu::kX86);
+QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k,
+                                        QuantizerCpu cpu = QuantizerCpu::kX86);
 
 // vLLM's static_scaled_int8_quant: s8, scale (finite, > 0) and zero point given.
-QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale, int32_t zero_point);
+QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale, int32_t zero_point,
+                             QuantizerCpu cpu = QuantizerCpu::kX86);
 
 // zentorch's dynamic quantizer: s8, by a true division; a scale is at least 1e-10.
 QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k);

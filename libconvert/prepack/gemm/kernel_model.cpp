@@ -33,7 +33,7 @@ constexpr std::array kModels = {
     ModelRow{&kZentorchInt8Dlp, MakeZentorchInt8DlpModel, WeightRounding::kNone},
     ModelRow{&kVllmArmInt4W4A8, MakeKleidiAiModel, WeightRounding::kNone},
     ModelRow{&kVllmArmInt8Neon, MakeInt8NeonModel, WeightRounding::kNone},
-    ModelRow{&kVllmArmInt8Plain, MakeVllmInt8PlainModel, WeightRounding::kNone},
+    ModelRow{&kVllmArmInt8Plain, MakeVllmArmInt8PlainModel, WeightRounding::kNone},
     ModelRow{&kVllmArmBf16Neon, MakeBf16NeonModel, WeightRounding::kDequantized},
     ModelRow{&kOneDnnW4A16, MakeOneDnnW4A16Model, WeightRounding::kToBF16},
     ModelRow{&kOneDnnW4A8, MakeOneDnnW4A8Model, WeightRounding::kNone},

@@ -167,6 +167,7 @@ MakeModel MakeOneDnnW4A16Model;
 MakeModel MakeOneDnnW4A8Model;
 MakeModel MakeOneDnnW8A8Model;
 MakeModel MakeVllmInt8PlainModel;
+MakeModel MakeVllmArmInt8PlainModel;
 MakeModel MakePlainBf16Conv1dModel;
 MakeModel MakePlainBf16Model;
 

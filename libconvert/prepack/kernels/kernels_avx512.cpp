@@ -15,4 +15,5 @@
 #include "prepack/kernels/nibble_transpose_body.h"
 #include "prepack/kernels/row_sums_body.h"
 #include "prepack/kernels/strip_codes_body.h"
+#include "prepack/kernels/unit_transpose_body.h"
 #include "prepack/kernels/weight_digests_body.h"

@@ -6,3 +6,4 @@
 #include "prepack/kernels/vectors.h"
 
 #include "prepack/kernels/dense_codes_body.h"
+#include "prepack/kernels/nibble_columns_body.h"

@@ -2,9 +2,8 @@
 #define PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_
 
 // The bodies of nibble_columns.h: a register of words of each of eight input channels at a time,
-// which makes eight registers. AVX-512 splits and joins by masked shuffles, which exchange bytes of
-// two registers: a sixth faster than the steps of AVX2 in splitting. Columns in AWQ's order it
-// leaves to AVX2, which is as fast.
+// which makes eight registers. The steps are those of the level: with AVX-512 a masked shuffle
+// exchanges bytes of two registers, and with VBMI one permutes those of a register.
 //
 // Comments give the place of a nibble as the bits of its index: c6 … c0 are those of the channel in
 // the block (c5 … c0 with AVX2 and NEON), k2 … k0 those of the input channel. A place is (register;
@@ -115,7 +114,33 @@ template <size_t kRegisterBit>
   }
 }
 
-#ifdef PREPACK_AVX512
+#if defined(PREPACK_VBMI)
+
+// (k2 k1; c1 c3 c0 c2) → (c3 c2; c1 c0 k2 k1), bytes of a register
+[[gnu::always_inline]] inline Vector ByChannel(Vector bytes) {
+  alignas(kVectorBytes) static constexpr uint8_t kFrom[kVectorBytes] = {
+      0, 16, 32, 48, 2, 18, 34, 50, 8,  24, 40, 56, 10, 26, 42, 58,   // c3 c2 = 0
+      1, 17, 33, 49, 3, 19, 35, 51, 9,  25, 41, 57, 11, 27, 43, 59,   // 1
+      4, 20, 36, 52, 6, 22, 38, 54, 12, 28, 44, 60, 14, 30, 46, 62,   // 2
+      5, 21, 37, 53, 7, 23, 39, 55, 13, 29, 45, 61, 15, 31, 47, 63};  // 3
+  return _mm512_permutexvar_epi8(Load(kFrom), bytes);
+}
+
+// Words of a lane are put together where they are loaded.
+[[gnu::always_inline]] inline void JoinAwqBlock(const uint8_t* columns, size_t column_stride,
+                                                uint32_t* words) {
+  for (size_t lane = 0; lane < kLanes; ++lane) {  // c6 c5
+    const uint8_t* from = columns + lane * kLaneBytes;
+    Vector a = LoadLanes(from, 2 * column_stride);
+    Vector b = LoadLanes(from + column_stride, 2 * column_stride);  // (k0; k2 k1; c4 c3 c0 c2; c1)
+    SwapNibbles(a, b);                                              // (c1; …; k0)
+    uint32_t* to = words + 2 * lane * kVectorWords;
+    Store(to, ByChannel(UnpackLow<8>(a, b)));  // (c4; k2 k1; c1 c3 c0 c2; k0)
+    Store(to + kVectorWords, ByChannel(UnpackHigh<8>(a, b)));
+  }
+}
+
+#elif defined(PREPACK_AVX512)
 
 // The same with the lowest bit of the byte (kBytes = 1) or the second one (2): one shuffle each.
 template <size_t kRegisterBit, size_t kBytes>
@@ -155,6 +180,35 @@ template <size_t kRegisterBit, size_t kBytes>
 
 [[gnu::always_inline]] inline void JoinBlock(ColumnsBlock& block) {
   ExchangeInputs(block);
+}
+
+// Exchanges the bit kRegisterBit of the register with the highest bit of a word's index, and moves
+// it on to `gather`'s place: see below.
+template <size_t kRegisterBit>
+[[gnu::always_inline]] inline void SwapWords(ColumnsBlock& block, Vector gather) {
+  const Vector gather_high = _mm512_add_epi32(gather, _mm512_set1_epi32(8));
+  for (size_t i = 0; i < kInputs; ++i) {
+    if ((i & kRegisterBit) != 0) continue;
+    const Vector a = block.reg[i];
+    const Vector b = block.reg[i + kRegisterBit];
+    block.reg[i] = _mm512_permutex2var_epi32(a, gather, b);
+    block.reg[i + kRegisterBit] = _mm512_permutex2var_epi32(a, gather_high, b);
+  }
+}
+
+// (k2 k1 k0; c6 c5; c4 c3 c0 c2; c1) → (c6 c4 c5; c3 c2; c1 c0 k2 k1; k0)
+[[gnu::always_inline]] inline void JoinAwqBlock(const uint8_t* columns, size_t column_stride,
+                                                uint32_t* words) {
+  constexpr size_t kOrder[kInputs] = {0, 2, 1, 3, 4, 6, 5, 7};  // c6 c4 c5 → c6 c5 c4
+  ColumnsBlock block = LoadBlock(columns, column_stride);
+  SwapHalves<1>(block);
+  SwapBytes<2, 1>(block);
+  SwapBytes<4, 2>(block);  // (c0 c2 c1; c6 c5; c4 c3 k2 k1; k0)
+  // Words whose index is (c6 c5 c4 c3): c6 leaves, and c0 gets in at the low end. And so on.
+  SwapWords<4>(block, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  SwapWords<1>(block, _mm512_setr_epi32(0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23));
+  SwapWords<2>(block, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23));
+  for (size_t i = 0; i < kInputs; ++i) Store(words + kVectorWords * kOrder[i], block.reg[i]);
 }
 
 #else
@@ -249,6 +303,8 @@ size_t WholeBlocks(size_t channels) {
 
 }  // namespace
 
+#ifndef PREPACK_VBMI
+
 namespace {
 
 using BlockSplitter = void(const std::byte* words, uint8_t* columns, size_t column_stride);
@@ -311,7 +367,7 @@ void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* p
                        words + whole, words_stride);
 }
 
-#ifndef PREPACK_AVX512
+#endif
 
 void JoinAwqColumns(const uint8_t* columns, size_t column_stride, size_t rows, size_t channels,
                     uint32_t* words, size_t words_stride) {
@@ -329,8 +385,6 @@ void JoinAwqColumns(const uint8_t* columns, size_t column_stride, size_t rows, s
   Below().join_awq_columns(columns + whole / 2, column_stride, rows, channels - whole,
                            words + whole, words_stride);
 }
-
-#endif
 
 #endif
 

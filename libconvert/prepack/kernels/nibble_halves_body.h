@@ -3,13 +3,15 @@
 
 // The bodies of nibble_halves.h.
 //
-// 32 columns at a time; the two lanes of a register hold rows n and n + 8. Where rows lie two KiB
-// or a multiple of that apart, 16 or all 32 of them share a set of the L1 cache. They go through a
-// tile (CopyRuns), which at other distances would cost more than it saves.
+// AVX2: 32 columns at a time; the two lanes of a register hold rows n and n + 8.
 //
-// AVX-512 has its own way back to rows at other distances, an eighth faster: 128 columns at a time,
-// so that each cache line of a row is written once and whole. The rest is that of AVX2, which is as
-// fast to halves, and faster where rows go through a tile.
+// AVX-512: 64 columns at a time, which fit into the registers and become whole cache lines. Back it
+// takes 128 columns at a time, so that each cache line of a row is written once and whole.
+//
+// Where rows lie two KiB or a multiple of that apart, 16 or all 32 of them share a set of the L1
+// cache. They go through a tile (CopyRuns), which at other distances would cost more than it saves.
+// AVX-512 does without where it reads rows that are not a multiple of four KiB apart: there it
+// takes 128 columns at a time, so that each cache line is read once.
 //
 // From and to the L2 cache, the loads and stores alone take as long as the whole kernel.
 
@@ -62,7 +64,10 @@ constexpr size_t kCrowdedStride = 2048;  // of rows
 // those of the column. A place is (register; lane; byte in the lane). n4 tells the halves of a byte
 // apart.
 
+constexpr size_t kColsToHalves = 64;
 constexpr size_t kColsToRows = 128;
+constexpr size_t kWideColsToHalves = 128;
+constexpr size_t kTileStrideToHalves = 4096;              // of rows that go through a tile
 constexpr size_t kLaneStride = kLaneBytes * kHalvesRows;  // between the lanes: k6 k5
 
 // Bytes of even columns and of odd ones to pairs of them: for k1 = 0 and for k1 = 1. Shifts leave
@@ -74,11 +79,70 @@ constexpr size_t kLaneStride = kLaneBytes * kHalvesRows;  // between the lanes: 
   even = first;
 }
 
+[[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
+                                                uint8_t* halves) {
+  Vector first[kTurnRows];   // k1 = 0
+  Vector second[kTurnRows];  // k1 = 1
+#pragma GCC unroll 8
+  for (size_t n = 0; n < kTurnRows; ++n) {
+    const uint8_t* low = rows + n * row_bytes;
+    const uint8_t* high = low + kHalvesApart * row_bytes;
+    Vector even = LoadHalves(low, low + kTurnRows * row_bytes);  // (n2 n1 n0; n3 k5; k4 … k1)
+    Vector odd = LoadHalves(high, high + kTurnRows * row_bytes);
+    SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
+    PairColumns(even, odd);  // (n2 n1 n0; n3 k5; k4 k3 k2 k0)
+    first[n] = even;
+    second[n] = odd;
+  }
+  TurnRows(first);  // (k4 k3 k2; n3 k5; n2 n1 n0 k0)
+  TurnRows(second);
+  uint8_t* to = halves;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTurnRows; ++i, to += kVectorBytes) {
+    // Even lanes, and odd ones: (k5 k4 k3 k2; k1 n3; n2 n1 n0 k0).
+    Store(to, _mm512_shuffle_i32x4(first[i], second[i], 0x88));
+    Store(to + kTurnRows * kVectorBytes, _mm512_shuffle_i32x4(first[i], second[i], 0xDD));
+  }
+}
+
 struct HalvesRows {
   Vector reg[kTurnRows];
 };
 
-// Columns of one k1 to rows n2 n1 n0 of n3 = 0 and of n3 = 1: (n2 n1 n0; k6 k5; k4 k3 k2 k0).
+// Rows n2 n1 n0 of n3 = 0 and of n3 = 1, (n2 n1 n0; k6 k5; k4 k3 k2 k0), to columns of one k1.
+[[gnu::always_inline]] inline void StoreColumns(HalvesRows& upper, HalvesRows& lower,
+                                                uint8_t* halves) {
+  TurnRows(upper.reg);  // (k4 k3 k2; k6 k5; n2 n1 n0 k0)
+  TurnRows(lower.reg);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTurnRows; ++i) {
+    Vector a = upper.reg[i];
+    Vector b = lower.reg[i];
+    ExchangeLanes(a, b);  // (k5 k4 k3 k2; k6 n3; n2 n1 n0 k0)
+    uint8_t* to = halves + 2 * i * kHalvesRows;
+    StoreHalves(to, to + 2 * kLaneStride, a);
+    StoreHalves(to + kLaneStride, to + 3 * kLaneStride, b);
+  }
+}
+
+[[gnu::always_inline]] inline void WideTileToHalves(const uint8_t* rows, size_t row_bytes,
+                                                    uint8_t* halves) {
+  HalvesRows first[2];   // k1 = 0
+  HalvesRows second[2];  // k1 = 1
+#pragma GCC unroll 16
+  for (size_t n = 0; n < 2 * kTurnRows; ++n) {
+    Vector even = Load(rows + n * row_bytes);
+    Vector odd = Load(rows + (n + kHalvesApart) * row_bytes);
+    SwapNibbles(even, odd);
+    PairColumns(even, odd);
+    first[n / kTurnRows].reg[n % kTurnRows] = even;
+    second[n / kTurnRows].reg[n % kTurnRows] = odd;
+  }
+  StoreColumns(first[0], first[1], halves);
+  StoreColumns(second[0], second[1], halves + kHalvesRows);
+}
+
+// The inverse of StoreColumns.
 [[gnu::always_inline]] inline void LoadColumns(const uint8_t* halves, HalvesRows& upper,
                                                HalvesRows& lower) {
 #pragma GCC unroll 8
@@ -114,6 +178,7 @@ struct HalvesRows {
 
 constexpr size_t kColsToHalves = 32;
 constexpr size_t kColsToRows = 32;
+constexpr size_t kTileStrideToHalves = kCrowdedStride;
 constexpr size_t kColumnsOfHalf = kColsToHalves / 4;
 
 [[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
@@ -169,27 +234,6 @@ constexpr size_t kColumnsOfHalf = kColsToHalves / 4;
 
 #endif
 
-void HalvesToNearRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
-  size_t k = 0;
-  for (; k + kColsToRows <= cols; k += kColsToRows) {
-    HalvesToTile(halves + HalvesBytes(k), row_bytes, rows + k / 2);
-  }
-  Below().halves_to_rows(halves + HalvesBytes(k), cols - k, row_bytes, rows + k / 2);
-}
-
-}  // namespace
-
-#ifdef PREPACK_AVX512
-
-void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
-  const bool crowded = row_bytes % kCrowdedStride == 0;
-  (crowded ? *Below().halves_to_rows : HalvesToNearRows)(halves, cols, row_bytes, rows);
-}
-
-#else
-
-namespace {
-
 // Bytes of a row that go through a tile at a time. CPUs fetch the cache lines of many stores ahead:
 // with longer runs these belong to fewer rows, and push each other out less.
 constexpr size_t kRunToHalves = 256;
@@ -206,17 +250,32 @@ template <size_t kRun, typename Work>
 
 void NearRowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
   size_t k = 0;
+#ifdef PREPACK_AVX512
+  if (row_bytes % kCrowdedStride == 0) {
+    for (; k + kWideColsToHalves <= cols; k += kWideColsToHalves) {
+      WideTileToHalves(rows + k / 2, row_bytes, halves + HalvesBytes(k));
+    }
+  }
+#endif
   for (; k + kColsToHalves <= cols; k += kColsToHalves) {
     TileToHalves(rows + k / 2, row_bytes, halves + HalvesBytes(k));
   }
   Below().rows_to_halves(rows + k / 2, row_bytes, cols - k, halves + HalvesBytes(k));
 }
 
+void HalvesToNearRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
+  size_t k = 0;
+  for (; k + kColsToRows <= cols; k += kColsToRows) {
+    HalvesToTile(halves + HalvesBytes(k), row_bytes, rows + k / 2);
+  }
+  Below().halves_to_rows(halves + HalvesBytes(k), cols - k, row_bytes, rows + k / 2);
+}
+
 }  // namespace
 
 void RowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
   constexpr size_t kRun = kRunToHalves;
-  if (row_bytes % kCrowdedStride != 0 || cols < 2 * kRun) {
+  if (row_bytes % kTileStrideToHalves != 0 || cols < 2 * kRun) {
     return NearRowsToHalves(rows, row_bytes, cols, halves);
   }
   alignas(kLineBytes) uint8_t tile[kHalvesRows * kRun];
@@ -237,8 +296,6 @@ void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t*
     CopyRuns<kRun, kVectorBytes>(tile, kRun, kHalvesRows, rows + k / 2, row_bytes);
   });
 }
-
-#endif
 
 #endif
 

@@ -7,10 +7,9 @@
 // four each. Rows that lie far apart go through a tile run by run. Blocks of no whole number of
 // tiles are left to the scalar twin: few checkpoints have such groups.
 //
-// AVX-512 goes another way to pairs, which is a quarter faster, with other loops: blocks of 128
-// columns, the most that a layout has, in tiles of 16 rows, which fill halves of the 64 bytes of
-// each four columns. So each cache line of a row is read once and whole, and no run is needed.
-// Other blocks are left to AVX2, as is the way back, which is not faster.
+// AVX-512 goes another way, with other loops: blocks of 128 columns, the most that a layout has, in
+// tiles of 16 rows, which fill halves of the 64 bytes of each four columns. So each cache line of a
+// row is read, or written, once and whole, and no run is needed. Other blocks are left to AVX2.
 
 namespace prepack::PREPACK_LEVEL {
 
@@ -105,6 +104,7 @@ namespace {
 
 constexpr size_t kBlockCols = 128;
 constexpr size_t kQuarter = 4;    // rows of a tile that go through the registers together
+constexpr size_t kSteps = 8;      // four columns each, k4 k3 k2
 constexpr size_t kHalf = 32;      // bytes
 constexpr size_t kRunBlocks = 8;  // see ForTiles
 
@@ -170,6 +170,37 @@ static_assert(kBlockCols / kPairCols / 2 * 0x0F <= 0xFF, "a byte holds what is a
   StoreSums(sums, to_sums);
 }
 
+// (k4 k3 k2; k6 k5; n1 n0 k1 k0) to 128 columns of four rows, and of those that share bytes with
+// them.
+[[gnu::always_inline]] inline void StepsToRows(Vector (&reg)[kSteps], size_t row_bytes,
+                                               uint8_t* rows) {
+  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
+  for (Vector& codes : reg) codes = ShuffleBytes(codes, by_parity);  // (…; k0 n1 n0 k1)
+  for (size_t i = 0; i < 3; ++i) RotateIndex<2>(reg);  // (k0 n1 n0; k6 k5; k4 k3 k2 k1)
+  for (size_t i = 0; i < kQuarter; ++i) {
+    Vector even = reg[i];
+    Vector odd = reg[i + kQuarter];
+    SwapNibbles(even, odd);
+    Store(rows + i * row_bytes, even);
+    Store(rows + (i + kPairsApart) * row_bytes, odd);
+  }
+}
+
+[[gnu::always_inline]] inline void PairsToTile(const uint8_t* pairs, size_t row_bytes,
+                                               uint8_t* rows) {
+  Vector upper[kSteps];  // n2 = 0
+  Vector lower[kSteps];  // n2 = 1
+  for (size_t i = 0; i < kSteps; ++i) {
+    const uint8_t* left = pairs + i * kPairStepBytes;  // k5 = 0
+    const uint8_t* right = left + PairCodeBytes(kBlockCols / 4);
+    upper[i] = LoadHalves(left, left + PairCodeBytes(kBlockCols / 2));
+    lower[i] = LoadHalves(right, right + PairCodeBytes(kBlockCols / 2));
+    ExchangeLanes(upper[i], lower[i]);
+  }
+  StepsToRows(upper, row_bytes, rows);
+  StepsToRows(lower, row_bytes, rows + kQuarter * row_bytes);
+}
+
 // The first 16 rows of some blocks, then the others of the same: the fewer rows take turns, the
 // better caches follow them. The blocks stay in an L1 cache meanwhile. `work` is to be inlined:
 // else constants are loaded for each tile, which costs a tenth.
@@ -196,6 +227,18 @@ void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, size_t bloc
         TileToPairs(rows + n * row_bytes + block * kBlockCols / 2, row_bytes,
                     to + n / kTileRows * kHalf,
                     to + PairCodeBytes(kBlockCols) + n * sizeof(int32_t));
+      });
+}
+
+void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
+                 uint8_t* rows) {
+  if (cols != kBlockCols) {
+    return Below().pairs_to_rows(pairs, cols, blocks, row_bytes, rows);
+  }
+  ForTiles(
+      blocks, [&](size_t block, size_t n) __attribute__((always_inline)) {
+        PairsToTile(pairs + block * PairBlockBytes(kBlockCols) + n / kTileRows * kHalf, row_bytes,
+                    rows + n * row_bytes + block * kBlockCols / 2);
       });
 }
 

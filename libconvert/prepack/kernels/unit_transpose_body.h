@@ -4,9 +4,9 @@
 // The bodies of unit_transpose.h. A matrix is cut into blocks, and those of rows that lie far apart
 // go through a tile in runs.
 //
-// Blocks are of 16/U columns, which are 16 bytes of a row, by twice as many rows. Only matrices
-// smaller than a block are left to the scalar twin. AVX-512 has no version of its own: with
-// registers of 64 bytes, blocks of four-byte units took up to half as long again.
+// Blocks are of 16/U columns, which are 16 bytes of a row, by twice as many rows. AVX-512 takes
+// blocks of 64 bytes by as many rows for units of 4 and 8, which is a sixth faster. Only matrices
+// smaller than a block are left to the level below.
 
 namespace prepack::PREPACK_LEVEL {
 
@@ -174,6 +174,47 @@ void TransposeMatrix(const UnitMatrix& m) {
                   : TransposeOutputRuns<Block, kShortRun>(m);
 }
 
+#ifdef PREPACK_AVX512
+
+// Exchanges lane i of register j with lane j of register i.
+[[gnu::always_inline]] inline void TransposeLanes(Vector& a, Vector& b, Vector& c, Vector& d) {
+  const Vector ab_low = _mm512_shuffle_i32x4(a, b, 0x44);   // a0 a1 b0 b1
+  const Vector ab_high = _mm512_shuffle_i32x4(a, b, 0xEE);  // a2 a3 b2 b3
+  const Vector cd_low = _mm512_shuffle_i32x4(c, d, 0x44);
+  const Vector cd_high = _mm512_shuffle_i32x4(c, d, 0xEE);
+  a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
+  b = _mm512_shuffle_i32x4(ab_low, cd_low, 0xDD);
+  c = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
+  d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xDD);
+}
+
+template <size_t kUnitBytes>
+struct UnitBlock {
+  static constexpr size_t kUnit = kUnitBytes;
+  static constexpr size_t kCols = kVectorBytes / kUnit;
+  static constexpr size_t kRows = kCols;
+
+  [[gnu::always_inline]] static void Transpose(const std::byte* in, size_t in_stride,
+                                               std::byte* out, size_t out_stride) {
+    constexpr size_t kLaneUnits = kCols / kLanes;
+    Vector reg[kLanes][kLaneUnits];
+    for (size_t i = 0; i < kRows; ++i) {
+      reg[i / kLaneUnits][i % kLaneUnits] = Load(in + i * in_stride);
+    }
+    for (auto& rows : reg) {
+      for (size_t bits = 1; bits < kLaneUnits; bits *= 2) RotateIndex<kUnit>(rows);
+    }
+    for (size_t i = 0; i < kLaneUnits; ++i) {
+      TransposeLanes(reg[0][i], reg[1][i], reg[2][i], reg[3][i]);
+    }
+    for (size_t i = 0; i < kCols; ++i) {
+      Store(out + i * out_stride, reg[i / kLaneUnits][i % kLaneUnits]);
+    }
+  }
+};
+
+#else
+
 // The two lanes hold rows that lie half a block apart, so that what is transposed within lanes is
 // 32 bytes of a row of the output. Of units of 8 bytes four lanes side by side are a block: with
 // one, each cache line is visited four times, and the way back takes a sixth longer.
@@ -199,6 +240,8 @@ struct UnitBlock {
   }
 };
 
+#endif
+
 template <size_t kUnit>
 void TransposeUnitsOf(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
                       std::byte* out, size_t out_stride) {
@@ -213,6 +256,8 @@ void TransposeUnitsOf(const std::byte* in, size_t in_stride, size_t rows, size_t
 
 #endif
 
+#ifndef PREPACK_AVX512  // whose blocks would have more rows than registers
+
 void TransposeBytes(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                     size_t out_stride) {
   TransposeUnitsOf<1>(in, in_stride, rows, cols, out, out_stride);
@@ -222,6 +267,8 @@ void TransposePairs(const std::byte* in, size_t in_stride, size_t rows, size_t c
                     size_t out_stride) {
   TransposeUnitsOf<2>(in, in_stride, rows, cols, out, out_stride);
 }
+
+#endif
 
 void TransposeWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                     size_t out_stride) {

@@ -188,6 +188,12 @@ template <int... kBytes>
   return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
 }
 
+[[gnu::always_inline]] inline Vector WidenNumbers(const int16_t* from) {
+  const __m256i low = _mm256_cvtepi16_epi32(LoadLane(from));
+  const __m256i high = _mm256_cvtepi16_epi32(LoadLane(from + 8));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
 // 32 bytes of each of two places. Masked broadcasts from memory are no shuffles.
 [[gnu::always_inline]] inline Vector LoadHalves(const void* low, const void* high) {
   return _mm512_mask_broadcast_i64x4(
@@ -207,6 +213,13 @@ template <int... kBytes>
   lanes = _mm512_mask_broadcast_i32x4(lanes, 0x00F0, b);
   lanes = _mm512_mask_broadcast_i32x4(lanes, 0x0F00, c);
   return _mm512_mask_broadcast_i32x4(lanes, 0xF000, d);
+}
+
+// 16 bytes of each of four places that are `stride` bytes apart.
+[[gnu::always_inline]] inline Vector LoadLanes(const void* from, size_t stride) {
+  const auto* first = static_cast<const char*>(from);
+  return JoinLanes(LoadLane(first), LoadLane(first + stride), LoadLane(first + 2 * stride),
+                   LoadLane(first + 3 * stride));
 }
 
 // Exchanges odd lanes of `a` with even lanes of `b`. Its own inverse.

@@ -120,8 +120,6 @@ uint32_t DigestScaled(const float* steps, size_t count, float scale, Bf16Roundin
   return DigestAll<Bf16Rounding::kByInstruction>(steps, count, scale, factors);
 }
 
-#ifndef PREPACK_AVX512  // which is not faster
-
 uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
   Vector digest = Numbers32(0);
   size_t i = 0;
@@ -132,8 +130,6 @@ uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
   return static_cast<uint32_t>(Total(digest)) +
          DigestStepsOneByOne(steps + i, count - i, factors + i);
 }
-
-#endif
 
 void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint32_t* digests) {
   for (size_t i = 0; i < kStripChannels; i += kVectorFloats) {

@@ -3,6 +3,7 @@ in its script are those of the project."""
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -68,6 +69,20 @@ class Release(harness.ToolTest):
             build = ROOT / "packaging" / "portable" / "build"
             done = subprocess.run([build, *args], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 2)
+        self.assertFalse((self.scratch / "b").exists())
+
+    def test_machines_that_are_neither_x86_nor_arm(self):
+        machine = self.scratch / "uname"
+        machine.write_text("#!/bin/sh\necho riscv64\n")
+        machine.chmod(0o755)
+        for script, code, text in (
+            ("tools/release", 5, "error: release: a release is made on x86-64"),
+            ("packaging/portable/build", 2, "error: portable: usage: "),
+        ):
+            done = subprocess.run([ROOT / script, self.scratch / "b"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{self.scratch}:{os.environ['PATH']}"})
+            self.assertEqual(done.returncode, code)
+            self.assertTrue(done.stderr.startswith(text), done.stderr)
         self.assertFalse((self.scratch / "b").exists())
 
 

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "catch.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/layouts/table.h"
 #include "status_matchers.h"
 
 namespace prepack::testing {
@@ -54,6 +56,9 @@ TEST_CASE("bars follow what the kernel computes in") {
   CHECK(KernelBar(DType::kF32) == 95);
   CHECK(DefaultEndToEndBar({}) == 40);
   CHECK(DefaultEndToEndBar({.type = ActivationType::kInt}) == 35);
+  CHECK(DefaultEndToEndBar({.type = ActivationType::kInt}, true) == 29);
+  CHECK(CutsFractions(*FindLayout("vllm-arm/int8-plain")));
+  CHECK_FALSE(CutsFractions(*FindLayout("vllm-cpu/int8-plain")));
   CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 28);
 }
 

@@ -33,6 +33,7 @@ _ROWS = 8  # more than 4, where fp8 kernels change their way, and no power-of-tw
 # As `prepack verify` has them, for Gaussian inputs.
 _MIN_DB = 40.0
 _MIN_DB_INT8_ACTIVATIONS = 35.0
+_CUT_FRACTIONS_DB = 6.0  # what it costs to cut them off
 
 
 @dataclass(frozen=True)
@@ -96,15 +97,18 @@ def check_module(manifest: Manifest, module: PackedModule) -> Result:
     level, worst, worst_level = min(
         products, key=lambda one: math.inf if one[0] is None else one[0]
     )
-    ops = layout_of(module).kernel.ops
+    kernel = layout_of(module).kernel
+    least = _MIN_DB if module.activations is None else _MIN_DB_INT8_ACTIVATIONS
+    if kernel.cuts_fractions:
+        least -= _CUT_FRACTIONS_DB
     return Result(
         module.name,
         module.layout,
-        ops[-1] if ops else "aten::linear",
+        kernel.ops[-1] if kernel.ops else "aten::linear",
         level,
         worst,
         worst_level,
-        _MIN_DB if module.activations is None else _MIN_DB_INT8_ACTIVATIONS,
+        least,
         damaged,
     )
 

@@ -33,6 +33,7 @@ class Kernel(ABC):
     weight_holds_bias = False  # the op adds it, and takes none
     f32_bias = False  # the op takes no bias in the dtype of the activations
     experts_only = False  # no linear layer can run with it
+    cuts_fractions = False  # of activations, which others round to the nearest
 
     def __init__(self, geometry: Geometry, parts: Parts):
         self.geometry = geometry
@@ -149,6 +150,10 @@ class Int8Plain(Kernel):
             self.handler, q, y, scale, zero_point, self.parts.get("azp_adj"), bias
         )
         return y
+
+
+class ArmInt8Plain(Int8Plain):
+    cuts_fractions = True
 
 
 class Fp8Vnni(Kernel):

@@ -50,8 +50,8 @@ _TABLE = (
         kernels.Bf16Neon,
     ),
     Layout(
-        "vllm-arm/int8-plain", 1, "8b8ec7cb48ef05e1015520d93b71449d", parts.int8_plain,
-        kernels.Int8Plain, ("BF16", "F16", "F32"),
+        "vllm-arm/int8-plain", 1, "8b8ec7cb48ef05e1015520d93b71449d", parts.arm_int8_plain,
+        kernels.ArmInt8Plain, ("BF16", "F16", "F32"),
     ),
     Layout(
         "vllm-cpu/fp8-vnni", 1, "298fccdddd426fa5a5fbe65912678391", parts.fp8_vnni,
@@ -113,7 +113,7 @@ def module_parts(module: PackedModule, manifest: Manifest) -> tuple[Geometry, li
     stack of experts: what each of them does."""
     geometry = geometry_of(module, manifest.activation_dtype)
     layout = layout_of(module)
-    if layout.parts_of is parts.int8_plain and module.activations is None:
+    if issubclass(layout.kernel, kernels.Int8Plain) and module.activations is None:
         raise Malformed(module.name, "the module has no quantized activations")
     expected = layout.parts_of(geometry)
     names = {part.name for part in expected} | ({"bias"} if geometry.bias else set())

@@ -5,6 +5,7 @@ along its output channels (q, k and v side by side; tensor parallelism), and alo
 cut along its input channels.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,6 +114,12 @@ def int8_plain(g: Geometry) -> list[Part]:
         if not activations.symmetric:
             parts.append(Part("input_zero_point", "I32", (1,), WHOLE, WHOLE))
     return parts + _input_order(g)
+
+
+def arm_int8_plain(g: Geometry) -> list[Part]:
+    """The quantizer takes 16 input channels at a time."""
+    weight, *others = int8_plain(g)
+    return [dataclasses.replace(weight, by_inputs=Along(1, 1, 16)), *others]
 
 
 def _pairs(g: Geometry, dtype: str) -> Part:

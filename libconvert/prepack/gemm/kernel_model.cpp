@@ -15,6 +15,7 @@ struct ModelRow {
   const Layout* layout;
   MakeModel* make;
   WeightRounding rounding;
+  bool cuts_fractions = false;  // of activations
 };
 
 constexpr std::array kModels = {
@@ -33,7 +34,7 @@ constexpr std::array kModels = {
     ModelRow{&kZentorchInt8Dlp, MakeZentorchInt8DlpModel, WeightRounding::kNone},
     ModelRow{&kVllmArmInt4W4A8, MakeKleidiAiModel, WeightRounding::kNone},
     ModelRow{&kVllmArmInt8Neon, MakeInt8NeonModel, WeightRounding::kNone},
-    ModelRow{&kVllmArmInt8Plain, MakeVllmArmInt8PlainModel, WeightRounding::kNone},
+    ModelRow{&kVllmArmInt8Plain, MakeVllmArmInt8PlainModel, WeightRounding::kNone, true},
     ModelRow{&kVllmArmBf16Neon, MakeBf16NeonModel, WeightRounding::kDequantized},
     ModelRow{&kOneDnnW4A16, MakeOneDnnW4A16Model, WeightRounding::kToBF16},
     ModelRow{&kOneDnnW4A8, MakeOneDnnW4A8Model, WeightRounding::kNone},
@@ -65,6 +66,11 @@ std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackR
   if (layout.consumer_scales.Of(request)) return WeightRounding::kFp8;
   const auto* row = std::ranges::find(kModels, &layout, &ModelRow::layout);
   return row == kModels.end() ? std::nullopt : std::optional(row->rounding);
+}
+
+bool CutsFractions(const Layout& layout) {
+  const auto* row = std::ranges::find(kModels, &layout, &ModelRow::layout);
+  return row != kModels.end() && row->cuts_fractions;
 }
 
 std::vector<std::string_view> ModelledLayouts() {

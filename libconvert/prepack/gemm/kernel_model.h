@@ -144,6 +144,10 @@ enum class WeightRounding : uint8_t {
 // kernel is known of.
 std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request);
 
+// Does the consumer of the layout cut the fractions of activations off, where others round them to
+// the nearest integer?
+bool CutsFractions(const Layout& layout);
+
 // The makers of the models, for the table in kernel_model.cpp. The input has been checked.
 using MakeModel = Result<std::unique_ptr<KernelModel>>(const PackedOperands& packed,
                                                        const ModelInput& input);

@@ -189,6 +189,7 @@ constinit const Layout kVllmArmInt8Plain = [] {
   Layout row = PlainInt8("vllm-arm/int8-plain", "vllm-arm");
   row.constraints = "any N; K % 16 = 0 with dynamic activations";
   row.notes = "vLLM's quantizer for Arm cuts fractions off";
+  row.weight.by_inputs = DivisionRow::Along(1, 16);
   row.eligible = EligibleOnArm;
   row.isa =
       "any Arm, fast with I8MM; the handler reorders the weights for the CPU when it loads them";

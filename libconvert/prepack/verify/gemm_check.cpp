@@ -449,7 +449,8 @@ void GemmCheck::Judge(const PackedModule& packed, const ModuleRecord& record,
         .kernel_db = KernelBar(InputDType(packed)),
         .rounded_twice = packed.layout().consumer_scales.Of(packed.request()),
         .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
-        .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
+        .end_to_end_db = wanted.value_or(
+            DefaultEndToEndBar(record.scheme.activations, CutsFractions(packed.layout()))),
         .recorded_db = wanted};
     found.gemm = std::move(products.gemm);
     JudgeProducts(bars, found, levels.gemm);

@@ -56,12 +56,12 @@ double KernelBar(DType output) {
   return output == DType::kF16 ? kMinKernelF16Db : kMinKernelF32Db;
 }
 
-double DefaultEndToEndBar(const ActivationScheme& activations) {
+double DefaultEndToEndBar(const ActivationScheme& activations, bool cuts_fractions) {
   switch (activations.type) {
     case ActivationType::kNone:
       return kMinEndToEndDb;
     case ActivationType::kInt:
-      return kMinEndToEndInt8Db;
+      return kMinEndToEndInt8Db - (cuts_fractions ? kCutFractionsDb : 0.0);
     case ActivationType::kFloat:
       return kMinEndToEndFp8Db;
   }

@@ -9,6 +9,7 @@ the checkpoint itself; of a folder it must pack nothing: none of the packers may
 import argparse
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import sys
@@ -58,19 +59,24 @@ def counted_packers():
 
 
 def run(folder):
-    from engine import generate
+    import engine
 
+    config = json.loads((folder / "config.json").read_text())
+    engine.PROMPTS = [[token % config["vocab_size"] for token in prompt] for prompt in engine.PROMPTS]
     begin = time.monotonic()
     with counted_packers() as count:
-        generated = generate(folder, skip_tokenizer_init=True, load_format="auto")
+        generated = engine.generate(folder, skip_tokenizer_init=True, load_format="auto")
     print(f"{folder.name}: {time.monotonic() - begin:.0f} s, {count.calls} calls of packers", flush=True)
     return generated, count.calls
 
 
 def stay_in_this_process():
-    """vLLM looks at a model's class in a process of its own, which cannot be started under qemu-user."""
+    """vLLM looks at a model's class in a process of its own, and torch compiles with g++: neither can be started under
+    qemu-user."""
+    import torch._dynamo
     from vllm.model_executor.models import registry
 
+    torch._dynamo.config.disable = True
     registry._run_in_subprocess = lambda function: function()
 
 

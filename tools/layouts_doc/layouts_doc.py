@@ -32,7 +32,7 @@ CONVERSIONS = [
     ("ct-int8-moe", ""),
     ("ct-w8a16-g128-sym", "--fallback dequantize"),
     ("gptqmodel-gpt2-w8", "--fallback dequantize"),
-    ("fp8-minimax-fmt", "--fallback dequantize"),
+    ("gpt-oss-mxfp4", "--fallback dequantize"),
 ]
 
 # Checkpoints of every kind that vLLM chooses a kernel for: how the README calls one, a bundled one,

@@ -2,8 +2,8 @@
 
     python check_engine.py [--library LIBRARY]... CHECKPOINT FOLDER...
 
-Runs on an Arm machine, or under qemu-user on any other (docs/arm.md), with vLLM, and the plug-in on PYTHONPATH. vLLM packs
-the checkpoint itself; of a folder it must pack nothing: none of the packers may be called.
+Runs on an Arm machine, or under qemu-user on any other (docs/arm.md), with vLLM. vLLM packs the checkpoint itself; of a
+folder it must pack nothing: none of the packers may be called.
 """
 
 import argparse

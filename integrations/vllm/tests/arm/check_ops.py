@@ -3,13 +3,13 @@
     python check_ops.py [--library LIBRARY]... FOLDER...
 
 Runs on an Arm machine, or under qemu-user on any other (docs/arm.md), with torch, numpy and xxhash. vLLM need not be
-installed: its ops are in the libraries, `_C.abi3.so` and before it what that misses. Modules whose ops are not there are
-counted as not run.
+installed: its ops are in the libraries, `_C.abi3.so` and before it what that misses. Modules whose ops are not there
+are counted as not run.
 
-Of every module, and of every expert of a stack, it reads codes, scales and bias by the closed form, lets the runtime's own
-packer pack them, and demands the same bytes. Then the plug-in's kernel multiplies with the bytes of the folder, mapped from
-the file and not copied: the op must give the same output, bit for bit, on what its packer made, and the product in f64
-about the same.
+Of every module, and of every expert of a stack, it reads codes, scales and bias by the closed form, lets the runtime's
+own packer pack them, and demands the same bytes. Then the plug-in's kernel multiplies with the bytes of the folder,
+mapped from the file and not copied: the op must give the same output, bit for bit, on what its packer made, and the
+product in f64 about the same.
 """
 
 import argparse

@@ -20,6 +20,8 @@ constexpr uint64_t kSmallPieceWeights = kPieceBytes;
 DigestFactors MakeFactors(uint64_t k) {
   SplitMix64 random(k);
   DigestFactors factors;
+  factors.wide.reserve(k);
+  factors.narrow.reserve(k);
   for (uint64_t i = 0; i < k; ++i) {
     const uint32_t number = static_cast<uint32_t>(random.Next()) | 1U;
     factors.wide.push_back(number);
@@ -38,12 +40,17 @@ ChannelTruth::ChannelTruth(const GemmTruth& truth, WeightRounding rounding, bool
       integers_(integers),
       to_f16_(truth.packed().request().activation_dtype == DType::kF16),
       factors_(MakeFactors(k_)) {
+  packed_factors_.wide.reserve(k_ + 1);
+  packed_factors_.narrow.reserve(k_ + 1);
   for (const uint64_t k : truth.inputs().order()) {
     packed_factors_.wide.push_back(factors_.wide[k]);
     packed_factors_.narrow.push_back(factors_.narrow[k]);
   }
   packed_factors_.wide.push_back(1);
   packed_factors_.narrow.push_back(1);
+  size_t hot = 0;
+  for (const std::vector<HotInput>& row : truth.kernel_hot()) hot += row.size();
+  hot_.reserve(hot);
   for (uint64_t row = 0; row < truth.kernel_hot().size(); ++row) {
     for (const HotInput& input : truth.kernel_hot()[row]) hot_.push_back({row, input});
   }

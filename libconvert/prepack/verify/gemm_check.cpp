@@ -342,7 +342,7 @@ Status GemmCheck::Multiply(size_t index, unsigned threads) {
                      PackedModule::Open(folder_, *module.name, *module.record));
   return packed.request().stacked()
              ? RunExperts(packed, threads, module)
-             : RunModule(packed, *module.record, threads, module.found, module.levels);
+             : RunModule(packed, *module.record, {.threads = threads}, module.found, module.levels);
 }
 
 std::optional<Problem> GemmCheck::FirstProblem() const {
@@ -407,14 +407,16 @@ void GemmCheck::ReportMissing(const Status& status, ModuleVerification& found,
 }
 
 Status GemmCheck::RunModule(const PackedModule& packed, const ModuleRecord& record,
-                            unsigned threads, ModuleVerification& found, GemmLevels& levels) const {
+                            const Means& means, ModuleVerification& found,
+                            GemmLevels& levels) const {
   const bool plain = options_.packed_source != nullptr && &packed.layout() == &kPlainBf16;
   if (packed.layout().checkpoint || plain) {
     if (options_.judge_quality) {
       ReportFailure(Unsupported(packed.name(), "no kernel reads a checkpoint"), "multiplied",
                     Level::kQuality, found, levels.quality);
     }
-    return options_.judge_gemm ? CompareModule(packed, threads, found, levels.gemm) : Status();
+    return options_.judge_gemm ? CompareModule(packed, means.threads, found, levels.gemm)
+                               : Status();
   }
   if (options_.packed_source != nullptr) {
     ReportMissing(
@@ -425,7 +427,8 @@ Status GemmCheck::RunModule(const PackedModule& packed, const ModuleRecord& reco
     return {};
   }
   ProductOptions products = options_.products;
-  products.threads = threads;
+  products.threads = means.threads;
+  products.memory = means.memory;
   products.whole = MultipliesWhole(packed);
   Result<ModuleProducts> result = MeasureProduct<ModuleProducts>(
       "products", packed, found.module, *measured_,
@@ -468,11 +471,13 @@ void GemmCheck::Judge(const PackedModule& packed, const ModuleRecord& record,
 
 Status GemmCheck::RunExperts(const PackedModule& packed, unsigned threads, Module& module) const {
   std::array<LevelState, 2> states = {LevelState::kPassed, LevelState::kPassed};
+  ProductMemory memory;
+  const Means means{.threads = threads, .memory = &memory};
   for (uint64_t expert = 0; expert < packed.request().experts; ++expert) {
     ModuleVerification own;
     own.module = *module.name;
     GemmLevels levels;
-    PREPACK_TRY(RunModule(packed.OneExpert(expert), *module.record, threads, own, levels));
+    PREPACK_TRY(RunModule(packed.OneExpert(expert), *module.record, means, own, levels));
     states[0] = Together(states[0], own.state(Level::kGemm));
     states[1] = Together(states[1], own.state(Level::kQuality));
     AddOfExpert(expert, std::move(levels.gemm), module.levels.gemm);

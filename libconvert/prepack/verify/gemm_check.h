@@ -150,9 +150,14 @@ class GemmCheck {
     GemmLevels levels;
   };
 
+  // What a module is multiplied with.
+  struct Means {
+    unsigned threads = 1;
+    ProductMemory* memory = nullptr;  // that of the modules before
+  };
   // Multiplies a module, or one expert of a stack, and judges it: the figures become those of
   // `found`, what is wrong is added to `levels`.
-  Status RunModule(const PackedModule& packed, const ModuleRecord& record, unsigned threads,
+  Status RunModule(const PackedModule& packed, const ModuleRecord& record, const Means& means,
                    ModuleVerification& found, GemmLevels& levels) const;
   // The same of a module of a checkpoint, which is compared.
   Status CompareModule(const PackedModule& packed, unsigned threads, ModuleVerification& found,

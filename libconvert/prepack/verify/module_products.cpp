@@ -74,8 +74,9 @@ void PanelSums::Merge(const PanelSums& other) {
   weights = Together(std::array{weights, other.weights});
 }
 
-// Memory of one thread.
-struct Scratch {
+}  // namespace
+
+struct ProductMemory::OfThread {
   TruthPanel truth;
   ChannelScratch channels;
   UnpackBuffers unpack;
@@ -87,6 +88,18 @@ struct Scratch {
   BaselineProductBuffers baseline;
 };
 
+ProductMemory::ProductMemory() = default;
+ProductMemory::~ProductMemory() = default;
+
+std::span<ProductMemory::OfThread> ProductMemory::Of(unsigned threads) {
+  if (threads_.size() < threads) threads_.resize(threads);
+  return threads_;
+}
+
+namespace {
+
+using Scratch = ProductMemory::OfThread;
+
 class ModuleMultiplication {
  public:
   ModuleMultiplication(const PackedModule& packed, const SecondDecoder& source,
@@ -94,7 +107,8 @@ class ModuleMultiplication {
       : packed_(packed),
         source_(source),
         options_(options),
-        cache_(options.inputs != nullptr ? *options.inputs : own_cache_) {}
+        cache_(options.inputs != nullptr ? *options.inputs : own_cache_),
+        memory_(options.memory != nullptr ? *options.memory : own_memory_) {}
 
   Status Run(Progress& progress);
   ModuleProducts Collect() const;
@@ -137,6 +151,8 @@ class ModuleMultiplication {
   const ProductOptions& options_;
   InputCache own_cache_;
   InputCache& cache_;
+  ProductMemory own_memory_;
+  ProductMemory& memory_;
   ProductCut cut_;
   std::shared_ptr<const GemmInputs> inputs_;  // of the slab
   std::optional<PinnedBytes> weight_;
@@ -484,7 +500,7 @@ Status ModuleMultiplication::RunPanels(Progress& progress) {
   const size_t sampled = sample_.size();
   const size_t count = sampled + panels_.size();
   const auto threads = static_cast<unsigned>(std::min<size_t>(options_.threads, count));
-  std::vector<Scratch> scratch(threads);
+  const std::span<Scratch> scratch = memory_.Of(threads);
   std::vector<PanelSums> sums(count);
   Status status = ParallelFor(count, threads, [&](size_t i, unsigned worker) -> Status {
     if (CancellationRequested()) return Interrupted(packed_.name());

@@ -10,7 +10,9 @@
 // weights.
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
@@ -23,6 +25,23 @@
 #include "prepack/verify/second/decoder.h"
 
 namespace prepack {
+
+// Memory of threads that multiply one module after another, as of the experts of a stack. Without
+// it, every module would allocate what the one before has given back.
+class ProductMemory {
+ public:
+  ProductMemory();
+  ~ProductMemory();
+  ProductMemory(const ProductMemory&) = delete;
+  ProductMemory& operator=(const ProductMemory&) = delete;
+
+  struct OfThread;
+  // At least so many.
+  std::span<OfThread> Of(unsigned threads);
+
+ private:
+  std::vector<OfThread> threads_;
+};
 
 struct ProductOptions {
   GemmEngine* engine = nullptr;          // null: models alone
@@ -37,7 +56,8 @@ struct ProductOptions {
   // The other output channels are left out: for figures, not for a proof.
   bool sample_only = false;
   unsigned threads = 1;
-  InputCache* inputs = nullptr;  // what modules share; null: nothing
+  InputCache* inputs = nullptr;     // what modules share; null: nothing
+  ProductMemory* memory = nullptr;  // of one module at a time; null: its own
 };
 
 struct ModuleProducts {

@@ -129,6 +129,7 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
     return {};
   }
   report.format = model->format;
+  report.modules.reserve(model->modules.size());
   for (const auto& linear : model->modules) {
     report.modules.push_back({.module = linear->module(),
                               .scheme = linear->scheme(),

@@ -72,12 +72,16 @@ DataCheck::DataCheck(const Checkpoint& checkpoint, const QuantizedModel& model,
       measured_(measured),
       report_(report),
       blocks_(checkpoint, model) {
-  for (size_t i = 0; i < model_.modules.size(); ++i) {
-    units_.push_back(UnitOfModule(model_.modules[i]->module()));
-    if (!measured_.Measures(units_[i])) continue;
-    AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
+  if (!measured_.whole()) {
+    for (const auto& linear : model_.modules) units_.push_back(UnitOfModule(linear->module()));
   }
-  blocks_.KeepOnly([&](size_t module) { return measured_.Measures(units_[module]); });
+  const auto measures = [&](size_t module) {
+    return measured_.whole() || measured_.Measures(units_[module]);
+  };
+  for (size_t i = 0; i < model_.modules.size(); ++i) {
+    if (measures(i)) AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
+  }
+  blocks_.KeepOnly(measures);
 }
 
 DataCheck::~DataCheck() = default;
@@ -189,8 +193,8 @@ void DataCheck::KeepRest() {
 }
 
 void DataCheck::FindWeights() {
-  weights_.resize(model_.modules.size());
   if (baseline_ == nullptr) return;
+  weights_.resize(model_.modules.size());
   for (size_t i = 0; i < weights_.size(); ++i) {
     weights_[i] = FindBaselineWeight(*baseline_,
                                      {.name = model_.modules[i]->module(),
@@ -232,7 +236,7 @@ Status DataCheck::CheckStripe(size_t index, Buffers& buffers, Progress& progress
     if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
       status = MeasureColumns(linear, rows, buffers.numbers, result.energies);
     }
-    if (status.ok() && weights_[stripe.matrix]) {
+    if (status.ok() && baseline_ != nullptr && weights_[stripe.matrix]) {
       status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
                                    result.baseline);
     }
@@ -318,7 +322,7 @@ ModuleMeasurement DataCheck::Conclude(size_t module) {
   JudgeModule(*model_.modules[module], statistics, result.findings);
   statistics.windows.row_hashes = {};  // judged, and as many as rows
   result.statistics = std::move(statistics);
-  if (weights_[module]) result.sqnr_db = baseline.SqnrDb();
+  if (baseline_ != nullptr && weights_[module]) result.sqnr_db = baseline.SqnrDb();
   return result;
 }
 

@@ -76,10 +76,10 @@ class DataCheck {
   const AcceptedFindings& accepted_;
   Measurements& measured_;
   CheckReport& report_;
-  std::vector<std::string> units_;  // of modules
+  std::vector<std::string> units_;  // of modules; none if all of the model is measured here
   WiredBlocks blocks_;
   std::vector<std::atomic<size_t>> unread_;             // stripes, by module
-  std::vector<std::optional<BaselineWeight>> weights_;  // of the baseline, by module
+  std::vector<std::optional<BaselineWeight>> weights_;  // by module; none: there is no baseline
   std::vector<RowStripe> stripes_;
   std::vector<std::unique_ptr<Stripe>> results_;
   std::vector<CheckVerdict> verdicts_;        // by module; none is sound

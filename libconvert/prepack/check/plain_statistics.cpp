@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
@@ -59,13 +59,16 @@ class PlainValues {
  public:
   PlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, Measurements& measured)
       : checkpoint_(checkpoint), measured_(measured) {
-    std::unordered_set<std::string_view> quantized;
+    std::vector<bool> quantized(checkpoint.tensors().size());
     for (const auto& linear : model.modules) {
-      quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
+      for (const std::string_view name : linear->source_tensors()) {
+        const StoredTensor* tensor = checkpoint.Find(name);
+        if (tensor != nullptr) quantized[NumberOf(checkpoint, *tensor)] = true;
+      }
     }
     for (const StoredTensor& tensor : checkpoint.tensors()) {
       const bool mask = LastPart(tensor.name).find("mask") != std::string_view::npos;
-      if (mask || !IsPlainFloat(tensor.dtype) || quantized.contains(tensor.name)) continue;
+      if (mask || !IsPlainFloat(tensor.dtype) || quantized[NumberOf(checkpoint, tensor)]) continue;
       tensors_.push_back(&tensor);
       if (!measured_.Measures(UnitOfTensor(tensor.name))) continue;
       for (uint64_t offset = 0; offset < tensor.bytes; offset += kPieceBytes) {
@@ -426,12 +429,12 @@ Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& mode
       same = compared;
     }
     if (same) {
-      findings.push_back(
-          MakeFinding("tied-head-stored-twice", head, "the same bytes as " + embedding->name));
+      findings.push_back(MakeFinding("tied-head-stored-twice", head,
+                                     fmt::format("the same bytes as {}", embedding->name)));
     } else if (tied) {
-      findings.push_back(MakeFinding("tied-head-differs", head,
-                                     "not the " + std::string(alike ? "bytes" : "dtype and shape") +
-                                         " of " + embedding->name));
+      findings.push_back(MakeFinding(
+          "tied-head-differs", head,
+          fmt::format("not the {} of {}", alike ? "bytes" : "dtype and shape", embedding->name)));
     }
   }
   return {};

@@ -1,6 +1,7 @@
 #include "prepack/base/hash.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,14 @@ TEST_CASE("a text that is no hash is none") {
     INFO(text);
     CHECK_FALSE(ParseHash128(text));
   }
+}
+
+TEST_CASE("texts differ if their hashes do") {
+  CHECK(HashesDiffer({}));
+  const std::vector<std::string_view> names = {"a", "b", "", "aa"};
+  CHECK(HashesDiffer(names));
+  const std::vector<std::string_view> twins = {"a", "b", "", "aa", "b"};
+  CHECK_FALSE(HashesDiffer(twins));
 }
 
 }  // namespace

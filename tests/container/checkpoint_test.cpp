@@ -562,7 +562,7 @@ TEST_CASE("real checkpoints are read") {
   const StoredTensor& packed = *checkpoint.Find(prefix + "weight_packed");
   CHECK(packed.dtype == DType::kI32);
   CHECK(packed.shape == Shape{384, 192});
-  CHECK(ReadAll(checkpoint, packed.name).substr(0, 8) == known.packed_start);
+  CHECK(ReadAll(checkpoint, prefix + "weight_packed").substr(0, 8) == known.packed_start);
   const StoredTensor& scale = *checkpoint.Find(prefix + "weight_scale");
   CHECK(scale.dtype == DType::kBF16);
   CHECK(scale.shape == known.scale_shape);

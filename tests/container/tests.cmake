@@ -5,6 +5,7 @@ prepack_add_tests(container
   json_strict_test.cpp
   json_writer_test.cpp
   model_config_test.cpp
+  plain_json_test.cpp
   safetensors_corruption_test.cpp
   safetensors_test.cpp
   safetensors_writer_test.cpp

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+#include <memory>
+#include <span>
+
 #include "catch.h"
 #include "text.h"
 
@@ -24,20 +28,29 @@ InspectReport PackedReport() {
 }
 
 void AddModules(int layers, InspectReport& report) {
+  struct Source {
+    std::deque<std::string> names;
+    std::deque<std::string_view> views;
+    std::deque<StoredTensor> tensors;
+  };
+  const auto source = std::make_shared<Source>();
+  report.source = source;
   report.files = {{.name = "model.safetensors"}};
   for (int layer = 0; layer < layers; ++layer) {
-    const std::string name = fmt::format("layers.{}.up", layer);
+    const std::string& name = source->names.emplace_back(fmt::format("layers.{}.up", layer));
+    source->views.emplace_back(source->names.emplace_back(name + ".weight"));
     report.modules.push_back({.module = name,
                               .scheme = {.group_size = 32},
                               .layout = "zentorch/woq",
                               .n = 8,
                               .k = 64,
                               .bytes = 288,
-                              .tensors = {name + ".weight"}});
-    report.tensors.push_back({.name = name + ".weight", .shape = {8, 36}, .bytes = 288});
+                              .tensors = std::span(&source->views.back(), 1)});
+    source->tensors.push_back({.name = source->views.back(), .shape = {8, 36}, .bytes = 288});
   }
-  report.tensors.push_back(
+  source->tensors.push_back(
       {.name = "norm.weight", .dtype = DType::kF32, .shape = {}, .bytes = 1234});
+  for (const StoredTensor& tensor : source->tensors) report.tensors.push_back(&tensor);
 }
 
 TEST_CASE("a page of a packed folder has its origin, its schemes and every module") {

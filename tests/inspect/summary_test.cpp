@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+
 #include "catch.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -9,15 +11,9 @@
 namespace prepack::testing {
 namespace {
 
-ModuleSummary Module(std::string name, uint64_t n, uint64_t k, uint64_t bytes,
+ModuleSummary Module(std::string_view name, uint64_t n, uint64_t k, uint64_t bytes,
                      const Scheme& scheme) {
-  return {.module = std::move(name),
-          .scheme = scheme,
-          .layout = "",
-          .n = n,
-          .k = k,
-          .bytes = bytes,
-          .tensors = {}};
+  return {.module = name, .scheme = scheme, .layout = "", .n = n, .k = k, .bytes = bytes};
 }
 
 const Scheme kGroups = {.group_size = 32};
@@ -58,11 +54,14 @@ TEST_CASE("schemes that differ in one thing, or lie in other layouts, are severa
 
 TEST_CASE("only modules that are alike are folded") {
   InspectReport report;
+  std::deque<std::string> names;
   for (int layer = 0; layer < 12; ++layer) {
     const uint64_t bytes = layer == 5 ? 301 : 300;
-    report.modules.push_back(Module(fmt::format("l.{}.up", layer), 8, 64, bytes, kGroups));
-    report.modules.push_back(Module(fmt::format("l.{}.o", layer), 8, layer < 4 ? 32 : 64, 300,
-                                    layer < 10 ? kGroups : PerChannel(64)));
+    const std::string& up = names.emplace_back(fmt::format("l.{}.up", layer));
+    const std::string& o = names.emplace_back(fmt::format("l.{}.o", layer));
+    report.modules.push_back(Module(up, 8, 64, bytes, kGroups));
+    report.modules.push_back(
+        Module(o, 8, layer < 4 ? 32 : 64, 300, layer < 10 ? kGroups : PerChannel(64)));
   }
   std::vector<std::string> texts;
   for (const FoldedModules& folded : FoldModules(report)) {

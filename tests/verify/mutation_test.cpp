@@ -50,13 +50,13 @@ void WriteSource(const fs::path& checkpoint, const Pair& pair, const fs::path& f
   small.config.erase("architectures");  // these are modules, and no model
   uint64_t n = 0;
   for (const StoredTensor& tensor : source.tensors()) {
-    const std::string of_pair = pair.NameOf(tensor.name);
+    const std::string of_pair = pair.NameOf(std::string(tensor.name));
     const bool is_norm =
         tensor.name == "model.norm.weight" || tensor.name == "transformer.ln_f.weight";
     if ((of_pair.empty() && !is_norm) || tensor.name.ends_with(".bias")) continue;
     std::vector<std::byte> bytes(tensor.bytes);
     RequireOk(source.Read(tensor, 0, bytes));
-    small.tensors.push_back({is_norm ? tensor.name : of_pair,
+    small.tensors.push_back({is_norm ? std::string(tensor.name) : of_pair,
                              std::string(DTypeName(tensor.dtype)),
                              {tensor.shape.begin(), tensor.shape.end()},
                              std::move(bytes)});

@@ -61,18 +61,19 @@ std::string FilesText(const InspectReport& report) {
 }
 
 // The tensors whose names are in `names`, or all when it is null.
-std::string TensorsText(const InspectReport& report, const std::vector<std::string>* names) {
+std::string TensorsText(const InspectReport& report,
+                        const std::span<const std::string_view>* names) {
   Table table({{"tensor"},
                {"dtype"},
                {"shape"},
                {"size", Align::kRight},
                {"file"},
                {"offset", Align::kRight}});
-  for (const StoredTensor& tensor : report.tensors) {
-    if (names != nullptr && std::ranges::find(*names, tensor.name) == names->end()) continue;
-    table.AddRow({Printable(tensor.name), std::string(DTypeName(tensor.dtype)),
-                  ShapeText(tensor.shape), HumanBytes(tensor.bytes),
-                  Printable(report.files[tensor.file].name), fmt::format("{}", tensor.offset)});
+  for (const StoredTensor* tensor : report.tensors) {
+    if (names != nullptr && std::ranges::find(*names, tensor->name) == names->end()) continue;
+    table.AddRow({Printable(tensor->name), std::string(DTypeName(tensor->dtype)),
+                  ShapeText(tensor->shape), HumanBytes(tensor->bytes),
+                  Printable(report.files[tensor->file].name), fmt::format("{}", tensor->offset)});
   }
   return table.Render(2);
 }
@@ -111,7 +112,7 @@ Status NoSuchModule(const InspectReport& report, const std::string& wanted) {
   if (report.unreadable) return *report.unreadable;
   std::vector<std::string> names;
   for (const ModuleSummary& module : report.modules) {
-    names.push_back(module.module);
+    names.emplace_back(module.module);
     for (const FusedMember& member : module.fused) names.push_back(member.module);
   }
   return Usage("--module", "no quantized module has this name")
@@ -122,8 +123,8 @@ Status NoSuchModule(const InspectReport& report, const std::string& wanted) {
 // Leaves only what belongs to one module.
 void KeepModule(InspectReport& report, const ModuleSummary& wanted) {
   const ModuleSummary module = wanted;
-  std::erase_if(report.tensors, [&](const StoredTensor& tensor) {
-    return std::ranges::find(module.tensors, tensor.name) == module.tensors.end();
+  std::erase_if(report.tensors, [&](const StoredTensor* tensor) {
+    return std::ranges::find(module.tensors, tensor->name) == module.tensors.end();
   });
   report.modules = {module};
 }

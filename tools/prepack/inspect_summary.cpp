@@ -343,7 +343,7 @@ std::string FoldedModulesText(const InspectReport& report) {
 
 std::string AllModulesText(const InspectReport& report) {
   std::vector<std::string> names;
-  for (const ModuleSummary& module : report.modules) names.push_back(module.module);
+  for (const ModuleSummary& module : report.modules) names.emplace_back(module.module);
   Table table = ModulesTable();
   for (const size_t i : DepthOrder(names)) AddModules(names[i], 1, report.modules[i], table);
   return table.empty() ? "" : fmt::format("\n{}", table.Render(2));

@@ -119,7 +119,7 @@ void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWr
   json.Member("layout", module.layout.empty() ? Json(nullptr) : Json(module.layout));
   json.MemberNumber("bytes", module.bytes);
   json.Member("bits_per_weight", module.BitsPerWeight());
-  json.Member("tensors", module.tensors);
+  json.Member("tensors", Json(module.tensors));
   json.Key("fused");
   json.BeginArray();
   uint64_t first = 0;
@@ -324,8 +324,8 @@ void WriteInspectJson(const InspectReport& report, const Json& summary, const Js
   json.EndArray();
   json.Key("tensors");
   json.BeginArray();
-  for (const StoredTensor& tensor : report.tensors) {
-    WriteTensor(tensor, report.files[tensor.file].name, json);
+  for (const StoredTensor* tensor : report.tensors) {
+    WriteTensor(*tensor, report.files[tensor->file].name, json);
   }
   json.EndArray();
   json.Member("findings", FindingsJson(report.findings));

@@ -8,7 +8,9 @@
 #include <xxhash.h>
 #endif
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
 namespace prepack {
 
@@ -66,6 +68,14 @@ std::string Xxh3Hex(std::string_view text) {
 
 std::string Xxh3Hex(std::span<const std::byte> bytes) {
   return Xxh3Hex(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+bool HashesDiffer(std::span<const std::string_view> texts) {
+  std::vector<uint64_t> hashes;
+  hashes.reserve(texts.size());
+  for (const std::string_view text : texts) hashes.push_back(Xxh3(text).low);
+  std::ranges::sort(hashes);
+  return std::ranges::adjacent_find(hashes) == hashes.end();
 }
 
 }  // namespace prepack

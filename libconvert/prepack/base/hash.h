@@ -56,6 +56,9 @@ Hash128 Xxh3(std::string_view text);
 std::string Xxh3Hex(std::span<const std::byte> bytes);
 std::string Xxh3Hex(std::string_view text);
 
+// True: no two of the texts are the same, because no two hashes are. False: some may be.
+bool HashesDiffer(std::span<const std::string_view> texts);
+
 }  // namespace prepack
 
 #endif  // PREPACK_BASE_HASH_H_

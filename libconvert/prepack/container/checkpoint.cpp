@@ -119,8 +119,20 @@ bool IsBefore(const StoredTensor& a, const StoredTensor& b) {
 // A file and its tensors, in order.
 struct OpenedFile {
   CheckpointFile file;
+  std::shared_ptr<const std::string> names;
   std::vector<StoredTensor> tensors;
 };
+
+// Moves the names into one text, which is smaller than a string for each.
+template <typename Named>
+std::shared_ptr<const std::string> JoinNames(const std::vector<Named>& named) {
+  auto names = std::make_shared<std::string>();
+  size_t bytes = 0;
+  for (const Named& one : named) bytes += one.name.size();
+  names->reserve(bytes);
+  for (const Named& one : named) names->append(one.name);
+  return names;
+}
 
 Result<OpenedFile> OpenShard(const fs::path& path, size_t number) {
   PREPACK_TRY_ASSIGN(File file, File::OpenWeights(path));
@@ -129,15 +141,18 @@ Result<OpenedFile> OpenShard(const fs::path& path, size_t number) {
                              .file = std::move(file),
                              .tensors = header.tensors.size(),
                              .data_start = header.data_start},
+                    .names = JoinNames(header.tensors),
                     .tensors = {}};
   opened.tensors.reserve(header.tensors.size());
+  std::string_view names = *opened.names;
   for (TensorInfo& info : header.tensors) {
-    opened.tensors.push_back({.name = std::move(info.name),
+    opened.tensors.push_back({.name = names.substr(0, info.name.size()),
                               .dtype = info.dtype,
+                              .file = static_cast<uint32_t>(number),
                               .shape = std::move(info.shape),
-                              .file = number,
                               .offset = header.data_start + info.begin,
                               .bytes = info.bytes()});
+    names.remove_prefix(info.name.size());
   }
   std::ranges::sort(opened.tensors, IsBefore);
   return opened;
@@ -164,6 +179,7 @@ void MergeRuns(std::vector<size_t> ends, std::vector<StoredTensor>& tensors) {
 Status Checkpoint::OpenFile() {
   PREPACK_TRY_ASSIGN(OpenedFile opened, OpenShard(path_, 0));
   files_.push_back(std::move(opened.file));
+  names_.push_back(std::move(opened.names));
   tensors_ = std::move(opened.tensors);
   return OrderTensors();
 }
@@ -239,6 +255,12 @@ Result<Checkpoint> Checkpoint::Assemble(fs::path path, std::vector<CheckpointFil
   checkpoint.path_ = std::move(path);
   checkpoint.files_ = std::move(files);
   checkpoint.tensors_ = std::move(tensors);
+  checkpoint.names_.push_back(JoinNames(checkpoint.tensors_));
+  std::string_view names = *checkpoint.names_.back();
+  for (StoredTensor& tensor : checkpoint.tensors_) {
+    tensor.name = names.substr(0, tensor.name.size());
+    names.remove_prefix(tensor.name.size());
+  }
   checkpoint.origin_ = std::move(origin);
   std::string text;
   if (like != nullptr) {
@@ -273,6 +295,7 @@ Status Checkpoint::AddFiles(const std::vector<std::string>& names) {
   for (std::optional<OpenedFile>& shard : opened) {
     count += shard->tensors.size();
     files_.push_back(std::move(shard->file));
+    names_.push_back(std::move(shard->names));
   }
   // Mostly the names of a file are those of some layers, so that little is left to be merged.
   std::erase_if(opened, [](const auto& shard) { return shard->tensors.empty(); });
@@ -331,6 +354,8 @@ Status Checkpoint::OrderTensors() {
   const auto twin = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
   if (twin == tensors_.end()) {
     FillBuckets();
+    has_biases_ = std::ranges::any_of(
+        tensors_, [](const StoredTensor& tensor) { return tensor.name.ends_with(".bias"); });
     return {};
   }
   return Malformed(path_.string(), fmt::format("tensor {} is in two shards", twin->name))
@@ -378,12 +403,11 @@ const StoredTensor* Checkpoint::Find(std::string_view name) const {
   const Hash128 hash = Xxh3(name);
   const auto start = bucket_starts_.begin() + static_cast<std::ptrdiff_t>(BucketOf(hash));
   const std::span bucket = std::span(buckets_).subspan(*start, *std::next(start) - *start);
-  // A name that is not there is seldom looked at.
-  const auto wanted = std::pair(TagOf(hash), name);
-  const auto found = std::ranges::lower_bound(bucket, wanted, {}, [&](const Bucketed& entry) {
-    return std::pair(entry.tag, std::string_view(tensors_[entry.tensor].name));
-  });
-  if (found == bucket.end() || tensors_[found->tensor].name != name) return nullptr;
+  // Of a name that is not there, no tensor is looked at: each would have to come from memory.
+  const auto alike = std::ranges::equal_range(bucket, TagOf(hash), {}, &Bucketed::tag);
+  const auto found = std::ranges::lower_bound(
+      alike, name, {}, [&](const Bucketed& entry) { return tensors_[entry.tensor].name; });
+  if (found == alike.end() || tensors_[found->tensor].name != name) return nullptr;
   return &tensors_[found->tensor];
 }
 

@@ -44,10 +44,10 @@ namespace prepack {
 
 // A tensor and where its bytes lie.
 struct StoredTensor {
-  std::string name;
+  std::string_view name;  // the checkpoint holds it, and every copy of the checkpoint
   DType dtype = DType::kU8;
+  uint32_t file = 0;  // index into Checkpoint::files()
   TensorShape shape;
-  size_t file = 0;      // index into Checkpoint::files()
   uint64_t offset = 0;  // bytes from the start of that file
   uint64_t bytes = 0;
 };
@@ -82,8 +82,9 @@ class Checkpoint {
   static Result<Checkpoint> Open(const std::filesystem::path& path);
   // The configs and side files of a folder that need not have weights.
   static Result<Checkpoint> OpenConfigs(const std::filesystem::path& folder);
-  // Other files seen as a checkpoint: the tensors name them by their numbers. `like` lends its
-  // config, of which `quantization` replaces what it declares, and its side files.
+  // Other files seen as a checkpoint: the tensors, whose names are copied, name them by their
+  // numbers. `like` lends its config, of which `quantization` replaces what it declares, and its
+  // side files.
   static Result<Checkpoint> Assemble(std::filesystem::path path, std::vector<CheckpointFile> files,
                                      std::vector<StoredTensor> tensors, const Checkpoint* like,
                                      const std::string& quantization,
@@ -111,6 +112,9 @@ class Checkpoint {
   // Ascending by name.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* Find(std::string_view name) const;
+  // Does any name end in ".bias"? In most quantized models none does, and every module is asked for
+  // its bias.
+  bool has_biases() const { return has_biases_; }
   // "FILE: tensor NAME", for errors.
   std::string Where(const StoredTensor& tensor) const;
   // Plain names of the regular files that are neither weights, nor index, nor config.json.
@@ -147,12 +151,15 @@ class Checkpoint {
   Status OrderTensors();
   void FillBuckets();
   size_t BucketOf(const Hash128& hash) const;
+  // Holds names for as long as this checkpoint, or a copy of it, lives.
+  using Names = std::shared_ptr<const std::string>;
 
   std::filesystem::path path_;
   std::filesystem::path side_folder_;
   std::shared_ptr<const CheckpointOrigin> origin_;
   std::shared_ptr<const Configs> configs_;  // never null
   std::vector<CheckpointFile> files_;
+  std::vector<Names> names_;  // of the tensors, those of a file one after another
   std::vector<StoredTensor> tensors_;
   // Tensors by the hash of their names: those of bucket i begin at bucket_starts_[i]. They are in
   // order, so that even names with one hash are found soon.
@@ -165,6 +172,7 @@ class Checkpoint {
   };
   std::vector<Bucketed> buckets_;
   std::vector<uint32_t> bucket_starts_;
+  bool has_biases_ = false;
   std::vector<std::string> side_files_;
   std::vector<std::string> left_out_;
   std::string stale_index_;

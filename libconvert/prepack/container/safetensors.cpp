@@ -1,5 +1,6 @@
-// Reads safetensors headers by SAX events, straight into entries: a header may have 100 MB and two
-// million tensors, and its text is never in memory as a whole. The format allows neither holes nor
+// Reads safetensors headers straight into entries, without a DOM: a header may have 100 MB and two
+// million tensors. What writers write is scanned (container/plain_json); what is written otherwise,
+// or is wrong, is read by SAX events. The format allows neither holes nor
 // overlaps, and this reader insists on it.
 
 #include "prepack/container/safetensors.h"
@@ -13,7 +14,10 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/hash.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/container/plain_json.h"
 
 namespace prepack {
 namespace {
@@ -116,6 +120,78 @@ Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
   return CheckRanges(sorted, data_bytes, where);
 }
 
+constexpr std::string_view kMetadataName = "__metadata__";
+
+// Reads a header that is as plain as those of all known writers. False: it is not, and whatever is
+// in `header` means nothing.
+class HeaderScan {
+ public:
+  HeaderScan(std::string_view json, SafetensorsHeader& header) : json_(json), header_(header) {}
+
+  bool Run() {
+    const bool scanned = TakeObject(json_, [&](std::string_view name) {
+      return name == kMetadataName ? TakeMetadata() : TakeTensor(name);
+    });
+    return scanned && json_.AtEnd();
+  }
+
+ private:
+  bool TakeMetadata() {
+    if (std::exchange(has_metadata_, true)) return false;
+    return TakeObject(json_, [&](std::string_view key) {
+      const std::optional<std::string_view> text = json_.String();
+      return text && header_.metadata.try_emplace(std::string(key), *text).second;
+    });
+  }
+
+  bool TakeTensor(std::string_view name) {
+    TensorInfo tensor{.name = std::string(name)};
+    std::optional<DType> dtype;
+    bool has_shape = false;
+    FixedVector<uint64_t, 2> offsets;
+    const bool scanned = TakeObject(json_, [&](std::string_view field) {
+      if (field == "dtype" && !dtype) {
+        const std::optional<std::string_view> text = json_.String();
+        if (text) dtype = DTypeFromName(*text);
+        return dtype.has_value();
+      }
+      if (field == "shape" && !has_shape) {
+        has_shape = true;
+        return TakeShape(tensor);
+      }
+      return field == "data_offsets" && offsets.empty() && TakeUpTo(offsets);
+    });
+    const bool is_whole = dtype && has_shape && offsets.size() == offsets.capacity();
+    if (!scanned || !is_whole || name.size() > kMaxTensorNameBytes) return false;
+    tensor.dtype = *dtype;
+    tensor.begin = offsets[0];
+    tensor.end = offsets[1];
+    header_.tensors.push_back(std::move(tensor));
+    return true;
+  }
+
+  bool TakeShape(TensorInfo& tensor) {
+    FixedVector<uint64_t, kMaxTensorRank> dims;
+    if (!TakeUpTo(dims)) return false;
+    tensor.shape = TensorShape(std::span<const uint64_t>(dims.begin(), dims.size()));
+    return true;
+  }
+
+  // As many numbers as the list has room for.
+  template <size_t kMost>
+  bool TakeUpTo(FixedVector<uint64_t, kMost>& numbers) {
+    return TakeNumbers(json_, [&](uint64_t number) {
+      if (numbers.size() == kMost) return false;
+      numbers.push_back(number);
+      return true;
+    });
+  }
+
+  PlainJson json_;
+  SafetensorsHeader& header_;
+  bool has_metadata_ = false;
+};
+
 }  // namespace
 
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t data_bytes,
@@ -128,14 +204,16 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t
         .Expected("{")
         .Hint("Is it a safetensors file?");
   }
-  SafetensorsSax sax(where);
-  PREPACK_TRY(sax.Run(json, fmt::format("{}: header", where)));
-
-  SafetensorsHeader header = sax.TakeHeader();
-  std::stable_sort(header.tensors.begin(), header.tensors.end(),
-                   [](const TensorInfo& a, const TensorInfo& b) {
-                     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-                   });
+  SafetensorsHeader header;
+  if (!HeaderScan(json, header).Run()) {
+    SafetensorsSax sax(where);
+    PREPACK_TRY(sax.Run(json, fmt::format("{}: header", where)));
+    header = sax.TakeHeader();
+  }
+  const auto range = [](const TensorInfo& tensor) { return std::pair(tensor.begin, tensor.end); };
+  if (!std::ranges::is_sorted(header.tensors, {}, range)) {
+    std::ranges::stable_sort(header.tensors, {}, range);
+  }
   PREPACK_TRY(CheckTensors(header.tensors, data_bytes, where));
   header.data_start = kHeaderLengthBytes + json.size();
   return header;
@@ -179,6 +257,7 @@ Status CheckNamesDiffer(std::span<const TensorInfo> tensors, std::string_view wh
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) names.emplace_back(tensor.name);
+  if (HashesDiffer(names)) return {};
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin == names.end()) return {};
@@ -187,7 +266,6 @@ Status CheckNamesDiffer(std::span<const TensorInfo> tensors, std::string_view wh
 
 namespace {
 
-constexpr std::string_view kMetadataName = "__metadata__";
 // Containers around the fields of an entry: the header and the entry itself.
 constexpr size_t kEntryDepth = 2;
 

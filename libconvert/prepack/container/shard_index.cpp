@@ -1,4 +1,5 @@
-// Reads the index without a DOM: that of a model with half a million tensors has 57 MB of text.
+// Reads the index without a DOM: that of a model with half a million tensors has 57 MB of text. As
+// headers are, it is scanned if it is plain, and read by SAX events if it is not.
 
 #include "prepack/container/shard_index.h"
 
@@ -10,9 +11,12 @@
 #include <set>
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "prepack/base/hash.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/json.h"
+#include "prepack/container/plain_json.h"
 #include "prepack/io/file.h"
 
 namespace prepack {
@@ -40,6 +44,9 @@ class IndexSax final : public JsonSax {
         where_map_(fmt::format("{}: {}", file_, kWeightMap)),
         index_(index) {}
 
+  // The same as Run for an index that is as plain as those of all known writers. False: it is not,
+  // and this and the index are of no use any more.
+  bool Scan();
   // What only the whole text can show.
   Status Finish();
 
@@ -65,8 +72,9 @@ class IndexSax final : public JsonSax {
   bool Scalar(std::string_view type);
   void Note(Status status);
   void NoteType(std::string_view type);
-  void AddEntry(const std::string& shard);
-  uint32_t NumberOf(const std::string& shard);
+  void AddEntry(std::string_view shard);
+  uint32_t NumberOf(std::string_view shard);
+  bool ScanMap(PlainJson& json);
 
   const std::string file_;
   const std::string where_map_;
@@ -119,15 +127,15 @@ bool IndexSax::string(std::string& value) {
   return Count();
 }
 
-void IndexSax::AddEntry(const std::string& shard) {
+void IndexSax::AddEntry(std::string_view shard) {
   if (index_.shards.empty() || index_.shards[last_shard_] != shard) last_shard_ = NumberOf(shard);
   index_.entries.push_back({.tensor = name_, .shard = last_shard_, .offset = offset_});
 }
 
-uint32_t IndexSax::NumberOf(const std::string& shard) {
-  const auto [number, is_new] =
-      numbers_.try_emplace(shard, static_cast<uint32_t>(index_.shards.size()));
-  if (!is_new) return number->second;
+uint32_t IndexSax::NumberOf(std::string_view shard) {
+  if (const auto known = numbers_.find(shard); known != numbers_.end()) return known->second;
+  const auto number = static_cast<uint32_t>(index_.shards.size());
+  numbers_.emplace(shard, number);
   if (!IsPlainShardName(shard)) {
     Note(Malformed(fmt::format("{}: {}", where_map_, name_), "not the name of a shard")
              .Found(fmt::format("'{}'", Printable(shard)))
@@ -136,8 +144,8 @@ uint32_t IndexSax::NumberOf(const std::string& shard) {
   if (index_.shards.size() == kMaxShards) {
     Note(Malformed(where_map_, "too many shards").Expected(fmt::format("at most {}", kMaxShards)));
   }
-  index_.shards.push_back(shard);
-  return number->second;
+  index_.shards.emplace_back(shard);
+  return number;
 }
 
 bool IndexSax::start_object(size_t /*elements*/) {
@@ -189,15 +197,52 @@ bool IndexSax::end_array() {
   return true;
 }
 
-Status IndexSax::Finish() {
-  std::vector<ShardIndex::Entry>& entries = index_.entries;
+bool IndexSax::ScanMap(PlainJson& json) {
+  return TakeObject(json, [&](std::string_view tensor) {
+    name_ = tensor;
+    offset_ = static_cast<uint32_t>(tensor.data() + tensor.size() + 1 - index_.text->data());
+    const std::optional<std::string_view> shard = json.String();
+    if (shard) AddEntry(*shard);
+    return shard && index_.entries.size() < kMaxIndexValues / 2;
+  });
+}
+
+bool IndexSax::Scan() {
+  PlainJson json(*index_.text);
+  std::vector<std::string_view> seen;
+  const auto is_new = [&](std::string_view key) {
+    constexpr size_t kMost = 64;  // writers have two
+    if (seen.size() == kMost || std::ranges::find(seen, key) != seen.end()) return false;
+    seen.push_back(key);
+    return true;
+  };
+  const auto number = [&](std::string_view key) { return is_new(key) && json.Number(); };
+  bool has_metadata = false;
+  const bool scanned = TakeObject(json, [&](std::string_view key) {
+    if (key == kWeightMap) return !std::exchange(has_map_, true) && ScanMap(json);
+    return key == "metadata" && !std::exchange(has_metadata, true) && TakeObject(json, number);
+  });
+  return scanned && json.AtEnd();
+}
+
+void SortByTensor(std::vector<ShardIndex::Entry>& entries) {
   std::ranges::sort(entries, {}, [](const ShardIndex::Entry& entry) {
     return std::tuple(entry.tensor, entry.offset);
   });
-  const auto twin = std::ranges::adjacent_find(entries, {}, &ShardIndex::Entry::tensor);
-  if (twin != entries.end()) {
-    return Malformed(fmt::format("{}: byte {}", file_, std::next(twin)->offset),
-                     fmt::format("duplicate key \"{}\"", Printable(twin->tensor)));
+}
+
+Status IndexSax::Finish() {
+  std::vector<ShardIndex::Entry>& entries = index_.entries;
+  std::vector<std::string_view> names;
+  names.reserve(entries.size());
+  for (const ShardIndex::Entry& entry : entries) names.push_back(entry.tensor);
+  if (!HashesDiffer(names)) {
+    SortByTensor(entries);
+    const auto twin = std::ranges::adjacent_find(entries, {}, &ShardIndex::Entry::tensor);
+    if (twin != entries.end()) {
+      return Malformed(fmt::format("{}: byte {}", file_, std::next(twin)->offset),
+                       fmt::format("duplicate key \"{}\"", Printable(twin->tensor)));
+    }
   }
   if (!status_.ok()) return std::move(status_);
   if (!has_map_) return Malformed(where_map_, "the field is missing");
@@ -210,13 +255,20 @@ Status IndexSax::Finish() {
 }  // namespace
 
 Result<ShardIndex> ReadShardIndex(const std::filesystem::path& path) {
-  ShardIndex index;
   PREPACK_TRY_ASSIGN(std::string text, ReadTextFile(path, kMaxIndexBytes));
+  ShardIndex index;
   index.text = std::make_unique<const std::string>(std::move(text));
-  IndexSax sax(path.string(), index);
-  PREPACK_TRY(sax.Run(*index.text, path.string()));
+  IndexSax scan(path.string(), index);
+  if (scan.Scan()) {
+    PREPACK_TRY(scan.Finish());
+    return index;
+  }
+  ShardIndex parsed;
+  parsed.text = std::move(index.text);
+  IndexSax sax(path.string(), parsed);
+  PREPACK_TRY(sax.Run(*parsed.text, path.string()));
   PREPACK_TRY(sax.Finish());
-  return index;
+  return parsed;
 }
 
 Status CheckShards(const std::filesystem::path& index_path, const ShardIndex& index,
@@ -254,11 +306,19 @@ Status NotInAnyShard(const std::string& where, const std::string& shard) {
       .Hint(kStaleIndex);
 }
 
-}  // namespace
+// Does every entry name a tensor of that shard, and so every tensor an entry? Tensors are found by
+// hashes, which is faster than to put the index in order.
+bool IndexAgrees(const ShardIndex& index, const Checkpoint& checkpoint) {
+  if (index.entries.size() != checkpoint.tensors().size()) return false;
+  return std::ranges::all_of(index.entries, [&](const ShardIndex::Entry& entry) {
+    const StoredTensor* tensor = checkpoint.Find(entry.tensor);
+    return tensor != nullptr && checkpoint.files()[tensor->file].name == index.shards[entry.shard];
+  });
+}
 
-// Both are sorted by name.
-Status CheckIndex(const std::filesystem::path& index_path, const ShardIndex& index,
-                  const Checkpoint& checkpoint) {
+// The first place where they differ; both are in order.
+Status WhereTheyDiffer(const std::filesystem::path& index_path, const ShardIndex& index,
+                       const Checkpoint& checkpoint) {
   const auto where = [&](std::string_view tensor) {
     return fmt::format("{}: tensor {}", index_path.string(), tensor);
   };
@@ -280,6 +340,15 @@ Status CheckIndex(const std::filesystem::path& index_path, const ShardIndex& ind
   }
   if (entry == index.entries.end()) return {};
   return NotInAnyShard(where(entry->tensor), index.shards[entry->shard]);
+}
+
+}  // namespace
+
+Status CheckIndex(const std::filesystem::path& index_path, ShardIndex& index,
+                  const Checkpoint& checkpoint) {
+  if (IndexAgrees(index, checkpoint)) return {};
+  SortByTensor(index.entries);
+  return WhereTheyDiffer(index_path, index, checkpoint);
 }
 
 }  // namespace prepack

@@ -26,7 +26,7 @@ struct ShardIndex {
   };
 
   std::vector<std::string> shards;  // in the order in which the index names them
-  std::vector<Entry> entries;       // ascending by tensor
+  std::vector<Entry> entries;       // each tensor once
   // What the names point into.
   std::unique_ptr<const std::string> text;
   std::deque<std::string> decoded;  // names that are written with escapes
@@ -42,8 +42,9 @@ Result<ShardIndex> ReadShardIndex(const std::filesystem::path& path);
 Status CheckShards(const std::filesystem::path& index_path, const ShardIndex& index,
                    const std::vector<std::string>& present);
 
-// kMalformed unless index and headers agree, in both directions.
-Status CheckIndex(const std::filesystem::path& index_path, const ShardIndex& index,
+// kMalformed unless index and headers agree, in both directions. May put the entries in another
+// order.
+Status CheckIndex(const std::filesystem::path& index_path, ShardIndex& index,
                   const Checkpoint& checkpoint);
 
 }  // namespace prepack

@@ -102,7 +102,8 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   }
   record.experts = plan.linear->stacked_experts();
   record.act_order = plan.HasGroupOrder();
-  record.source_xxh3_128 = SourceHash(filler_.source_hashes(), plan.ReplacedTensors());
+  record.source_xxh3_128 = SourceHash(filler_.source_hashes(),
+                                      plan.ReplacedTensors(filler_.source_hashes().checkpoint()));
   for (size_t part = 0; part < plan.parts.size(); ++part) {
     record.parts.emplace(plan.parts[part].name, RecordOf(shards_.units[unit].slots[part]));
   }
@@ -115,7 +116,7 @@ std::vector<size_t> ManifestMaker::Units(bool copied) const {
   for (size_t i = 0; i < shards_.units.size(); ++i) {
     if ((shards_.units[i].copied != nullptr) == copied) units.push_back(i);
   }
-  std::ranges::sort(units, {}, [&](size_t i) -> const std::string& {
+  std::ranges::sort(units, {}, [&](size_t i) -> std::string_view {
     const OutputUnit& unit = shards_.units[i];
     return copied ? unit.copied->name : plan_.modules[unit.module].linear->module();
   });

@@ -47,12 +47,13 @@ bool HasOtherTensors(const Checkpoint& checkpoint, const std::string& module,
     return tensor != checkpoint.tensors().end() && tensor->name.starts_with(prefix);
   };
   if (!is_below()) return false;
-  std::set<std::string> own;
+  std::set<const StoredTensor*> own;
   for (const QuantizedLinear* member : members) {
-    for (std::string& name : ReplacedTensors(*member, true)) own.insert(std::move(name));
+    const std::vector<const StoredTensor*> replaced = ReplacedTensors(checkpoint, *member, true);
+    own.insert(replaced.begin(), replaced.end());
   }
   for (; is_below(); ++tensor) {
-    if (!own.contains(tensor->name)) return true;
+    if (!own.contains(&*tensor)) return true;
   }
   return false;
 }

@@ -13,15 +13,9 @@
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
-#include "prepack/packed/small_parts.h"
 
 namespace prepack {
 namespace {
-
-std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
-  const std::vector<BiasPlace> biases = FindBiases(checkpoint, linear);
-  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front().tensor->dtype);
-}
 
 // Reads the zero points and scales that some format might have no place for.
 Result<ValueFacts> FactsOf(const QuantizedLinear& linear) {
@@ -78,15 +72,15 @@ PackRequest InBf16(PackRequest request) {
 }
 
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                               const Arithmetic& arithmetic, const PlanOptions& options,
-                               const Plan& plan) {
+                               std::span<const BiasPlace> biases, const Arithmetic& arithmetic,
+                               const PlanOptions& options, const Plan& plan) {
   PackRequest asked = {
       .scheme = linear.scheme(),
       .n = linear.n(),
       .k = linear.k(),
       .activation_dtype = plan.activation_dtype,
       .stored_scale_dtype = linear.stored_scale_dtype(),
-      .bias_dtype = BiasDType(checkpoint, linear),
+      .bias_dtype = biases.empty() ? std::nullopt : std::optional(biases.front().tensor->dtype),
       .reordered = linear.reordered(),
       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
       .embedding = ClassOfModule(linear.module()) == ModuleClass::kEmbedding,

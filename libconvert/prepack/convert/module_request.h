@@ -1,6 +1,7 @@
 #ifndef PREPACK_CONVERT_MODULE_REQUEST_H_
 #define PREPACK_CONVERT_MODULE_REQUEST_H_
 
+#include <span>
 #include <string_view>
 
 #include "prepack/base/status.h"
@@ -8,14 +9,16 @@
 #include "prepack/convert/plan.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/model/quantized_linear.h"
+#include "prepack/packed/small_parts.h"
 
 namespace prepack {
 
 // What the plan asks the layouts for, if the kernel computes so. Of the plan: the target, the dtype
-// of activations, and incomplete_mixtures. Errors come from reading the source.
+// of activations, and incomplete_mixtures. `biases`: of the module, see FindBiases. Errors come
+// from reading the source.
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                               const Arithmetic& arithmetic, const PlanOptions& options,
-                               const Plan& plan);
+                               std::span<const BiasPlace> biases, const Arithmetic& arithmetic,
+                               const PlanOptions& options, const Plan& plan);
 
 // The same for the dequantized module.
 PackRequest InBf16(PackRequest request);

@@ -34,9 +34,8 @@ std::vector<bool> ReplacedTensors(const Checkpoint& checkpoint, const Plan& plan
   std::vector<bool> replaced(checkpoint.tensors().size());
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen == nullptr) continue;
-    for (const std::string& name : module.ReplacedTensors()) {
-      const StoredTensor* tensor = checkpoint.Find(name);
-      if (tensor != nullptr) replaced[NumberOf(checkpoint, *tensor)] = true;
+    for (const StoredTensor* tensor : module.ReplacedTensors(checkpoint)) {
+      replaced[NumberOf(checkpoint, *tensor)] = true;
     }
   }
   return replaced;
@@ -69,9 +68,8 @@ std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& p
     const ModulePlan& module = plan.modules[i];
     if (module.chosen == nullptr) continue;
     Unit unit{.place = {SIZE_MAX, UINT64_MAX}, .module = &module, .module_index = i};
-    for (const std::string& name : module.ReplacedTensors()) {
-      const StoredTensor* tensor = checkpoint.Find(name);
-      if (tensor != nullptr) unit.place = std::min(unit.place, {tensor->file, tensor->offset});
+    for (const StoredTensor* tensor : module.ReplacedTensors(checkpoint)) {
+      unit.place = std::min(unit.place, {tensor->file, tensor->offset});
     }
     units.push_back(unit);
   }
@@ -87,8 +85,9 @@ std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& p
 std::vector<TensorInfo> TensorsOf(const Unit& unit) {
   std::vector<TensorInfo> tensors;
   if (unit.tensor != nullptr) {
-    tensors.push_back(
-        {.name = unit.tensor->name, .dtype = unit.tensor->dtype, .shape = unit.tensor->shape});
+    tensors.push_back({.name = std::string(unit.tensor->name),
+                       .dtype = unit.tensor->dtype,
+                       .shape = unit.tensor->shape});
     return tensors;
   }
   for (const PartSpec& part : unit.module->parts) {
@@ -264,12 +263,7 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
 std::vector<const StoredTensor*> SourcesOf(const Checkpoint& checkpoint, const Plan& plan,
                                            const OutputUnit& unit) {
   if (unit.copied != nullptr) return {unit.copied};
-  std::vector<const StoredTensor*> tensors;
-  for (const std::string& name : plan.modules[unit.module].ReplacedTensors()) {
-    const StoredTensor* tensor = checkpoint.Find(name);
-    if (tensor != nullptr) tensors.push_back(tensor);
-  }
-  return tensors;
+  return plan.modules[unit.module].ReplacedTensors(checkpoint);
 }
 
 std::vector<size_t> UnitsInTurns(const OutputShards& shards) {

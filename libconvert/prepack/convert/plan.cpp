@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <span>
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
@@ -45,22 +45,21 @@ Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackR
   return &plan.choices.emplace(size, std::move(choice))->second;
 }
 
-void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, ModulePlan& module) {
+void CountBytes(std::span<const BiasPlace> biases, const LayoutChoice& choice, ModulePlan& module) {
   module.source_bytes = module.linear->source_bytes();
   module.packed_bytes = module.source_bytes;
   if (choice.chosen == nullptr) return;
-  for (const BiasPlace& bias : FindBiases(checkpoint, *module.linear)) {
-    module.source_bytes += bias.bytes;
-  }
+  for (const BiasPlace& bias : biases) module.source_bytes += bias.bytes;
   module.packed_bytes = choice.PartBytes();
 }
 
 // What becomes of the module if its kernel computes so.
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                             const Arithmetic& arithmetic, const PlanOptions& options, Plan& plan) {
-  PREPACK_TRY(CheckBiases(checkpoint, linear));
+  const std::vector<BiasPlace> biases = FindBiases(checkpoint, linear);
+  if (!biases.empty()) PREPACK_TRY(CheckBiases(checkpoint, linear));
   PREPACK_TRY_ASSIGN(const PackRequest asked,
-                     RequestFor(checkpoint, linear, arithmetic, options, plan));
+                     RequestFor(checkpoint, linear, biases, arithmetic, options, plan));
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
   ModulePlan module(linear, *choice);
   if (choice->dequantizes && linear.scheme().code != CodeType::kBF16) {
@@ -68,7 +67,7 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
   }
   const bool as_stored = choice->chosen != nullptr && choice->chosen->checkpoint;
   if (as_stored && linear.reordered()) module.in_model_order = linear.InModelOrder();
-  CountBytes(checkpoint, *choice, module);
+  CountBytes(biases, *choice, module);
   return module;
 }
 
@@ -150,11 +149,12 @@ bool HasStacks(const Plan& plan) {
   return std::ranges::any_of(plan.layouts, &Layout::stacks_experts);
 }
 
-// Plans what can be fused, and returns the modules of the model that this covers.
-Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoint,
-                                                      const QuantizedModel& model,
-                                                      const PlanOptions& options,
-                                                      SchemeChooser& schemes, Plan& plan) {
+// Plans what can be fused, and returns the modules of the model that this covers, ascending by
+// address.
+Result<std::vector<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoint,
+                                                         const QuantizedModel& model,
+                                                         const PlanOptions& options,
+                                                         SchemeChooser& schemes, Plan& plan) {
   PREPACK_TRY_ASSIGN(FusedModules fused,
                      FuseSiblings(checkpoint, model, options.fuse_experts && HasStacks(plan),
                                   options.fuse, plan.target->HoldsNoCodes()));
@@ -175,10 +175,11 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
     plan.fused.push_back(std::move(fused.modules[i]));
     AddModule(*std::move(planned[i]), plan);
   }
-  std::set<const QuantizedLinear*> taken;
+  std::vector<const QuantizedLinear*> taken;
   for (const auto& module : plan.fused) {
-    taken.insert(module->members().begin(), module->members().end());
+    taken.insert(taken.end(), module->members().begin(), module->members().end());
   }
+  std::ranges::sort(taken);
   return taken;
 }
 
@@ -227,7 +228,7 @@ Result<const Target*> TargetOrError(const std::string& id) {
 // The modules that are planned one by one: a checkpoint has experts so.
 Result<std::vector<const QuantizedLinear*>> ModulesOf(const Checkpoint& checkpoint,
                                                       const QuantizedModel& model,
-                                                      const std::set<const QuantizedLinear*>& taken,
+                                                      std::span<const QuantizedLinear* const> taken,
                                                       Plan& plan) {
   if (plan.target->checkpoint) {
     PREPACK_TRY_ASSIGN(SplitModules split, SplitExperts(checkpoint.config(), model, taken));
@@ -237,7 +238,7 @@ Result<std::vector<const QuantizedLinear*>> ModulesOf(const Checkpoint& checkpoi
   std::vector<const QuantizedLinear*> modules;
   modules.reserve(model.modules.size());
   for (const auto& linear : model.modules) {
-    if (!taken.contains(linear.get())) modules.push_back(linear.get());
+    if (!std::ranges::binary_search(taken, linear.get())) modules.push_back(linear.get());
   }
   return modules;
 }
@@ -248,9 +249,9 @@ Result<std::string> MostCommonOf(const Checkpoint& checkpoint,
                                  const PlanOptions& options, Plan& plan) {
   std::map<std::string, size_t> counts;
   for (const QuantizedLinear* linear : modules) {
-    PREPACK_TRY_ASSIGN(
-        const PackRequest request,
-        RequestFor(checkpoint, *linear, {linear->scheme().activations}, options, plan));
+    PREPACK_TRY_ASSIGN(const PackRequest request,
+                       RequestFor(checkpoint, *linear, FindBiases(checkpoint, *linear),
+                                  {linear->scheme().activations}, options, plan));
     plan.facts.emplace(linear, request.facts);
     if (std::ranges::any_of(plan.layouts, [&](const Layout* layout) {
           return layout->checkpoint && layout->Takes(request).ok;
@@ -327,8 +328,8 @@ ModulePlan::ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice
       chosen(choice.chosen),
       bf16_was_asked(choice.bf16_was_asked) {}
 
-std::vector<std::string> ModulePlan::ReplacedTensors() const {
-  return prepack::ReplacedTensors(*linear, request.bias_dtype.has_value());
+std::vector<const StoredTensor*> ModulePlan::ReplacedTensors(const Checkpoint& checkpoint) const {
+  return prepack::ReplacedTensors(checkpoint, *linear, request.bias_dtype.has_value());
 }
 
 std::vector<Rejection> ModulePlan::Rejections() const {
@@ -400,7 +401,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   if (target->checkpoint) {
     plan.class_with_stacks = ClassWithStacks(checkpoint.config(), target->HoldsNoCodes());
   }
-  std::set<const QuantizedLinear*> taken;
+  std::vector<const QuantizedLinear*> taken;
   if (options.fuse || !plan.class_with_stacks.empty()) {
     auto fused = PlanAllFused(checkpoint, model, options, schemes, plan);
     if (!fused.ok()) return fused.status();

@@ -123,7 +123,7 @@ struct ModulePlan {
   // Is it a checkpoint's module with an index of groups that holds an activation order?
   bool HasGroupOrder() const { return chosen->checkpoint && linear->reordered(); }
   // The tensors of the source that the packed module replaces.
-  std::vector<std::string> ReplacedTensors() const;
+  std::vector<const StoredTensor*> ReplacedTensors(const Checkpoint& checkpoint) const;
   // The reasons of the rejected candidates. Candidates for other weights are left out, unless all
   // of them are for other weights.
   std::vector<Rejection> Rejections() const;

@@ -214,7 +214,7 @@ Status ShardFiller::End(size_t turn) {
 }
 
 Status ShardFiller::TellObserver(const OutputUnit& unit) const {
-  if (unit.copied != nullptr) return observer_->TensorIsWritten(unit.copied->name);
+  if (unit.copied != nullptr) return observer_->TensorIsWritten(std::string(unit.copied->name));
   return observer_->ModuleIsWritten(plan_.modules[unit.module].linear->module());
 }
 

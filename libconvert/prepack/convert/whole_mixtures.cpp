@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -43,18 +44,27 @@ Result<std::set<std::string, std::less<>>> IncompleteMixtures(
   const std::vector<const Layout*> layouts = LayoutsOfMixtures(*plan.target);
   if (layouts.empty()) return std::set<std::string, std::less<>>();
   std::map<std::string, MixtureCount, std::less<>> mixtures;
+  // Neighbours are mostly alike, and to compare them is cheaper than to ask.
+  std::optional<PackRequest> last;
+  bool taken = false;
   for (const QuantizedLinear* linear : modules) {
     const auto expert = ParseExpertName(linear->module());
     if (!expert) continue;
     PREPACK_TRY_ASSIGN(const Arithmetic arithmetic,
                        schemes.ArithmeticOf(linear->module(), linear->scheme()));
-    PREPACK_TRY_ASSIGN(const PackRequest request,
-                       RequestFor(checkpoint, *linear, arithmetic, options, plan));
-    MixtureCount& mixture = mixtures[std::string(expert->mixture)];
+    PREPACK_TRY_ASSIGN(PackRequest request,
+                       RequestFor(checkpoint, *linear, FindBiases(checkpoint, *linear), arithmetic,
+                                  options, plan));
+    if (last != request) {
+      last = std::move(request);
+      taken = std::ranges::any_of(
+          layouts, [&](const Layout* layout) { return layout->Takes(*last).ok; });
+    }
+    auto known = mixtures.find(expert->mixture);
+    if (known == mixtures.end()) known = mixtures.try_emplace(std::string(expert->mixture)).first;
+    MixtureCount& mixture = known->second;
     mixture.experts.insert(expert->index);
     mixture.projections.insert(expert->projection);
-    const bool taken = std::ranges::any_of(
-        layouts, [&](const Layout* layout) { return layout->Takes(request).ok; });
     mixture.refused |= !taken;
     mixture.taken += taken ? 1 : 0;
   }

@@ -71,6 +71,7 @@ struct AcceptedFindings::State {
       return matches;
     }
   };
+  std::vector<std::string> texts;
   std::vector<std::unique_ptr<Rule>> rules;
   std::mutex mutex;
   std::map<std::pair<std::string, std::string_view>, Finding> noted;  // by module and identifier
@@ -85,13 +86,13 @@ Result<AcceptedFindings> AcceptedFindings::Make(std::span<const std::string> tex
                                                 std::string_view where) {
   AcceptedFindings accepted;
   if (texts.empty()) return accepted;
-  accepted.texts_.assign(texts.begin(), texts.end());
-  std::ranges::sort(accepted.texts_);
-  // Not std::ranges::unique: clang 14 cannot compile what libstdc++ 12 returns from it.
-  accepted.texts_.erase(std::unique(accepted.texts_.begin(), accepted.texts_.end()),
-                        accepted.texts_.end());
   accepted.state_ = std::make_shared<State>();
-  for (const std::string& text : accepted.texts_) {
+  std::vector<std::string>& sorted = accepted.state_->texts;
+  sorted.assign(texts.begin(), texts.end());
+  std::ranges::sort(sorted);
+  // Not std::ranges::unique: clang 14 cannot compile what libstdc++ 12 returns from it.
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  for (const std::string& text : sorted) {
     auto rule = std::make_unique<State::Rule>();
     rule->text = text;
     const size_t equals = text.find('=');
@@ -110,6 +111,11 @@ Result<AcceptedFindings> AcceptedFindings::Make(std::span<const std::string> tex
     accepted.state_->rules.push_back(std::move(rule));
   }
   return accepted;
+}
+
+const std::vector<std::string>& AcceptedFindings::texts() const {
+  static const std::vector<std::string> none;
+  return state_ ? state_->texts : none;
 }
 
 Result<bool> AcceptedFindings::Accepts(std::string_view id, std::string_view name,

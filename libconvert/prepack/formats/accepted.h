@@ -35,8 +35,8 @@ class AcceptedFindings {
                                        std::string_view where);
 
   // As given; ascending, each once.
-  const std::vector<std::string>& texts() const { return texts_; }
-  bool empty() const { return texts_.empty(); }
+  const std::vector<std::string>& texts() const;
+  bool empty() const { return state_ == nullptr; }
 
   // Is the finding accepted in one of these places? Says that it was found where it is. The second
   // name may be empty. The error of a pattern that takes too many steps. Safe from any thread.
@@ -58,7 +58,6 @@ class AcceptedFindings {
  private:
   struct State;
 
-  std::vector<std::string> texts_;
   std::shared_ptr<State> state_;  // null: nothing is accepted
 };
 

@@ -37,7 +37,7 @@ DrawnModule DrawStored(const OpenedFolder& folder, const QuantizedLinear& linear
   DrawnModule drawn{.path = folder.path.string(),
                     .form = folder.model->format,
                     .module = linear.module(),
-                    .tensor = tensor.name,
+                    .tensor = std::string(tensor.name),
                     .first = places.WhereCode(0, 0).front().bit / 8,
                     .cell_bits = 8 % bits == 0 ? bits : 8,
                     .cells = {}};
@@ -99,7 +99,7 @@ Status CheckInside(std::string_view module, uint64_t n, uint64_t k, uint64_t row
 
 BitsInFile Locate(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t bit,
                   uint32_t bits) {
-  return {.tensor = tensor.name,
+  return {.tensor = std::string(tensor.name),
           .file = checkpoint.files()[tensor.file].name,
           .offset = tensor.offset + bit / 8,
           .in_tensor = bit / 8,

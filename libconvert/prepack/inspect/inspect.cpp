@@ -3,6 +3,7 @@
 #include "prepack/inspect/inspect.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 #include "prepack/base/status.h"
@@ -106,6 +107,14 @@ std::vector<TargetUse> UseOfTargets(const Checkpoint& checkpoint, const Quantize
 
 namespace {
 
+// What a report is a view of.
+struct Source {
+  Checkpoint checkpoint;
+  std::optional<QuantizedModel> model;              // of a checkpoint
+  std::optional<Manifest> manifest;                 // of a packed folder
+  std::deque<std::vector<std::string_view>> parts;  // names of the tensors of packed modules
+};
+
 void DescribeFiles(const Checkpoint& checkpoint, InspectReport& report) {
   for (const CheckpointFile& file : checkpoint.files()) {
     report.files.push_back({.name = file.name,
@@ -113,33 +122,35 @@ void DescribeFiles(const Checkpoint& checkpoint, InspectReport& report) {
                             .tensors = file.tensors,
                             .data_start = file.data_start});
   }
-  report.tensors = checkpoint.tensors();
+  report.tensors.reserve(checkpoint.tensors().size());
+  for (const StoredTensor& tensor : checkpoint.tensors()) report.tensors.push_back(&tensor);
   report.tensor_bytes = checkpoint.total_bytes();
 }
 
-void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
-  Result<QuantizedModel> model = ReadQuantizedModel(checkpoint);
-  if (!model.ok()) {
-    report.unreadable = std::move(model).status();
+void DescribeSource(Source& source, InspectReport& report) {
+  Result<QuantizedModel> read = ReadQuantizedModel(source.checkpoint);
+  if (!read.ok()) {
+    report.unreadable = std::move(read).status();
     return;
   }
-  report.format = model->format;
-  report.targets = UseOfTargets(checkpoint, *model);
-  report.findings = std::move(model->findings);
-  for (const auto& linear : model->modules) {
-    report.modules.push_back(
-        {.module = linear->module(),
-         .scheme = linear->scheme(),
-         .layout = "",
-         .n = linear->n(),
-         .k = linear->k(),
-         .bytes = linear->source_bytes(),
-         .tensors = {linear->source_tensors().begin(), linear->source_tensors().end()},
-         .fused = {}});
+  const QuantizedModel& model = source.model.emplace(*std::move(read));
+  report.format = model.format;
+  report.targets = UseOfTargets(source.checkpoint, model);
+  report.findings = model.findings;
+  report.modules.reserve(model.modules.size());
+  for (const auto& linear : model.modules) {
+    report.modules.push_back({.module = linear->module(),
+                              .scheme = linear->scheme(),
+                              .layout = "",
+                              .n = linear->n(),
+                              .k = linear->k(),
+                              .bytes = linear->source_bytes(),
+                              .tensors = linear->source_tensors()});
   }
 }
 
-void DescribePacked(const Manifest& manifest, InspectReport& report) {
+void DescribePacked(Source& source, InspectReport& report) {
+  const Manifest& manifest = *source.manifest;
   report.format = manifest.source_format;
   report.target = manifest.target;
   report.origin = {.prepack_version = manifest.prepack_version,
@@ -154,14 +165,14 @@ void DescribePacked(const Manifest& manifest, InspectReport& report) {
                          .layout = record.layout,
                          .n = record.n,
                          .k = record.k,
-                         .bytes = 0,
-                         .tensors = {},
                          .fused = record.fused};
+    std::vector<std::string_view>& parts = source.parts.emplace_back();
     for (const auto& [part, tensor] : record.parts) {
       module.bytes += tensor.bytes();
-      module.tensors.push_back(tensor.tensor);
+      parts.emplace_back(tensor.tensor);
     }
-    report.modules.push_back(std::move(module));
+    module.tensors = parts;
+    report.modules.push_back(module);
   }
   FindingTally findings;
   for (const auto& [module, why] : manifest.kept) {
@@ -201,19 +212,21 @@ std::optional<FoundModule> InspectReport::FindModule(std::string_view name) cons
 }
 
 Result<InspectReport> Inspect(const std::filesystem::path& path) {
-  PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(path));
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(path));
+  const auto source = std::make_shared<Source>(Source{.checkpoint = std::move(checkpoint)});
   InspectReport report;
   report.path = path.string();
-  DescribeFiles(checkpoint, report);
+  report.source = source;
+  DescribeFiles(source->checkpoint, report);
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     report.kind = FolderKind::kSafetensorsFile;
   } else if (std::filesystem::exists(path / kManifestName, error)) {
     report.kind = FolderKind::kPacked;
-    PREPACK_TRY_ASSIGN(const Manifest manifest, ReadManifest(path));
-    DescribePacked(manifest, report);
+    PREPACK_TRY_ASSIGN(source->manifest, ReadManifest(path));
+    DescribePacked(*source, report);
   } else {
-    DescribeSource(checkpoint, report);
+    DescribeSource(*source, report);
   }
   return report;
 }

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,16 +60,17 @@ struct FileSummary {
   uint64_t data_start = 0;  // bytes from the start of the file
 };
 
-// A quantized module, as stored or as packed.
+// A quantized module, as stored or as packed. A view, as models have hundreds of thousands.
 struct ModuleSummary {
-  std::string module;
+  std::string_view module;
   Scheme scheme;
-  std::string layout;  // empty when not packed
+  std::string_view layout;  // empty when not packed
   uint64_t n = 0;
   uint64_t k = 0;
-  uint64_t bytes = 0;                   // of the tensors below
-  std::vector<std::string> tensors;     // that the module is made of
-  std::vector<FusedMember> fused = {};  // modules of the checkpoint in it, in order; empty: itself
+  uint64_t bytes = 0;                              // of the tensors below
+  std::span<const std::string_view> tensors = {};  // that the module is made of
+  std::span<const FusedMember> fused =
+      {};  // modules of the checkpoint in it, in order; empty: itself
 
   double BitsPerWeight() const;
 };
@@ -94,8 +97,9 @@ struct PackedOrigin {
 struct InspectReport {
   std::string path;
   FolderKind kind = FolderKind::kCheckpoint;
+  std::shared_ptr<const void> source;  // what tensors and modules are views of
   std::vector<FileSummary> files;
-  std::vector<StoredTensor> tensors;  // ascending by name; `file` indexes `files`
+  std::vector<const StoredTensor*> tensors;  // ascending by name; `file` indexes `files`
   uint64_t tensor_bytes = 0;
   std::string format;                  // "compressed-tensors"; of the source when packed
   std::string target;                  // of a packed folder

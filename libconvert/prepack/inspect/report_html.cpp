@@ -124,7 +124,7 @@ DepthChart SizeChart(const std::vector<ModuleSummary>& modules) {
       .caption = "Size of every module", .unit = is_small ? "kB" : "MB", .points = {}, .bars = {}};
   for (const ModuleSummary& module : modules) {
     chart.points.push_back(
-        {module.module, static_cast<double>(module.bytes) / (is_small ? 1e3 : 1e6)});
+        {std::string(module.module), static_cast<double>(module.bytes) / (is_small ? 1e3 : 1e6)});
   }
   return chart;
 }
@@ -135,7 +135,7 @@ std::string ChartsHtml(const InspectReport& report) {
                      .points = {},
                      .bars = {}};
   for (const ModuleSummary& module : report.modules) {
-    bits.points.push_back({module.module, module.BitsPerWeight()});
+    bits.points.push_back({std::string(module.module), module.BitsPerWeight()});
   }
   return DepthChartSvg(SizeChart(report.modules)) + DepthChartSvg(bits);
 }
@@ -146,7 +146,7 @@ HtmlRow ModuleRow(const std::string& name, uint64_t names, const ModuleSummary& 
           CountCell(like.n),
           CountCell(like.k),
           {.text = DescribeScheme(like.scheme)},
-          LayoutCell(like.layout),
+          LayoutCell(std::string(like.layout)),
           BytesCell(names * like.bytes),
           BitsCell(like.BitsPerWeight())};
 }
@@ -154,7 +154,7 @@ HtmlRow ModuleRow(const std::string& name, uint64_t names, const ModuleSummary& 
 // Rows along the depth of the model. If there are very many, similar ones are folded into one row,
 // and the second column says how many. `row_of(name, how many, like)` returns the other cells.
 template <typename Folded, typename Thing, typename RowOf>
-std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*name_of,
+std::string ThingsHtml(const std::vector<Thing>& things,
                        const std::function<std::vector<Folded>()>& fold,
                        std::vector<HtmlColumn> columns, const RowOf& row_of) {
   std::vector<HtmlRow> rows;
@@ -168,7 +168,7 @@ std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*nam
   } else {
     std::vector<std::string> names;
     names.reserve(things.size());
-    for (const Thing& thing : things) names.push_back(thing.*name_of);
+    for (const Thing& thing : things) names.emplace_back(NameOf(thing));
     for (const size_t i : DepthOrder(names)) rows.push_back(row_of(names[i], 1, things[i]));
   }
   return SortableTable(columns, rows);
@@ -176,7 +176,7 @@ std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*nam
 
 std::string ModulesHtml(const InspectReport& report) {
   return ThingsHtml<FoldedModules>(
-      report.modules, &ModuleSummary::module, [&] { return FoldModules(report); },
+      report.modules, [&] { return FoldModules(report); },
       {{"module"},
        {"N", true},
        {"K", true},
@@ -189,9 +189,10 @@ std::string ModulesHtml(const InspectReport& report) {
 
 std::string TensorsHtml(const InspectReport& report) {
   return ThingsHtml<FoldedTensors>(
-      report.tensors, &StoredTensor::name, [&] { return FoldTensors(report); },
+      report.tensors, [&] { return FoldTensors(report); },
       {{"tensor"}, {"dtype"}, {"shape"}, {"size", true}, {"file"}, {"offset", true}},
-      [&](const std::string& name, uint64_t names, const StoredTensor& like) {
+      [&](const std::string& name, uint64_t names, const StoredTensor* stored) {
+        const StoredTensor& like = *stored;
         const bool is_one = names == 1;
         return HtmlRow{{.text = name},
                        {.text = std::string(DTypeName(like.dtype))},

@@ -175,8 +175,7 @@ Scheme WithoutSize(Scheme scheme) {
 
 // Folds the names of `things`; those with equal keys are folded together.
 template <typename Folded, typename Thing, typename KeyOf>
-std::vector<Folded> FoldAlike(const std::vector<Thing>& things, std::string Thing::*name,
-                              const KeyOf& key_of) {
+std::vector<Folded> FoldAlike(const std::vector<Thing>& things, const KeyOf& key_of) {
   struct Alike {
     std::vector<std::string_view> names;
     const Thing* like = nullptr;
@@ -184,7 +183,7 @@ std::vector<Folded> FoldAlike(const std::vector<Thing>& things, std::string Thin
   std::map<decltype(key_of(things.front())), Alike> kinds;
   for (const Thing& thing : things) {
     Alike& alike = kinds[key_of(thing)];
-    alike.names.push_back(thing.*name);
+    alike.names.push_back(NameOf(thing));
     alike.like = &thing;
   }
   std::vector<Folded> folded;
@@ -235,13 +234,13 @@ std::vector<DTypeUse> TensorsOutsideModules(const InspectReport& report) {
   const std::vector<std::string_view> inside = TensorsOfModules(report);
   std::map<DType, DTypeUse> uses;
   auto next = inside.begin();  // both are in order
-  for (const StoredTensor& tensor : report.tensors) {
-    while (next != inside.end() && *next < tensor.name) ++next;
-    if (next != inside.end() && *next == tensor.name) continue;
-    DTypeUse& use = uses[tensor.dtype];
-    use.dtype = tensor.dtype;
+  for (const StoredTensor* tensor : report.tensors) {
+    while (next != inside.end() && *next < tensor->name) ++next;
+    if (next != inside.end() && *next == tensor->name) continue;
+    DTypeUse& use = uses[tensor->dtype];
+    use.dtype = tensor->dtype;
     ++use.tensors;
-    use.bytes += tensor.bytes;
+    use.bytes += tensor->bytes;
   }
   std::vector<DTypeUse> sorted;
   sorted.reserve(uses.size());
@@ -251,18 +250,16 @@ std::vector<DTypeUse> TensorsOutsideModules(const InspectReport& report) {
 }
 
 std::vector<FoldedModules> FoldModules(const InspectReport& report) {
-  return FoldAlike<FoldedModules>(
-      report.modules, &ModuleSummary::module, [](const ModuleSummary& module) {
-        return std::tuple(module.n, module.k, OrderOf(module.scheme), module.layout, module.bytes);
-      });
+  return FoldAlike<FoldedModules>(report.modules, [](const ModuleSummary& module) {
+    return std::tuple(module.n, module.k, OrderOf(module.scheme), module.layout, module.bytes);
+  });
 }
 
 std::vector<FoldedTensors> FoldTensors(const InspectReport& report) {
-  return FoldAlike<FoldedTensors>(
-      report.tensors, &StoredTensor::name, [](const StoredTensor& tensor) {
-        return std::tuple(tensor.dtype,
-                          std::vector<uint64_t>(tensor.shape.begin(), tensor.shape.end()));
-      });
+  return FoldAlike<FoldedTensors>(report.tensors, [](const StoredTensor* tensor) {
+    return std::tuple(tensor->dtype,
+                      std::vector<uint64_t>(tensor->shape.begin(), tensor->shape.end()));
+  });
 }
 
 }  // namespace prepack

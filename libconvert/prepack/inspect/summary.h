@@ -68,8 +68,15 @@ std::vector<FoldedModules> FoldModules(const InspectReport& report);
 
 struct FoldedTensors {
   NamePattern names;
-  const StoredTensor* like = nullptr;
+  const StoredTensor* const* like = nullptr;
 };
+
+inline std::string_view NameOf(const ModuleSummary& module) {
+  return module.module;
+}
+inline std::string_view NameOf(const StoredTensor* tensor) {
+  return tensor->name;
+}
 
 std::vector<FoldedTensors> FoldTensors(const InspectReport& report);
 

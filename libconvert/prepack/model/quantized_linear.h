@@ -144,8 +144,9 @@ class QuantizedLinear {
   }
   // Of a scheme with static activations, else nullopt.
   const std::optional<InputQuantization>& input() const { return input_; }
-  // Of a module whose bias is stacked with those of others; other biases are named MODULE.bias.
-  const std::optional<StackedBias>& stacked_bias() const { return stacked_bias_; }
+  // Of a module whose bias is stacked with those of others, else null: other biases are named
+  // MODULE.bias.
+  const StackedBias* stacked_bias() const { return stacked_bias_.get(); }
   // Of a scheme whose scales are quantized, else nullopt: ReadScales delivers Apply(a number of
   // FP8). The other one is for its activations, where they are quantized in the same way.
   const std::optional<GlobalScale>& global_scale() const { return global_scale_; }
@@ -236,7 +237,7 @@ class QuantizedLinear {
   std::optional<InputQuantization> input_;
   std::optional<GlobalScale> global_scale_;
   std::optional<GlobalScale> input_global_scale_;
-  std::optional<StackedBias> stacked_bias_;
+  std::shared_ptr<const StackedBias> stacked_bias_;  // few modules have one
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;
   uint64_t wide_rows_ = 1;

@@ -24,9 +24,11 @@ class ChosenChannels final : public QuantizedLinear {
     source_bytes_ = whole.source_bytes() / whole.n() * n_;
     ShareOrder(whole);
     if (stacked_bias_) {
-      stacked_bias_->channels = whole.n();
-      stacked_bias_->first = choice.first;
-      stacked_bias_->step = choice.step;
+      StackedBias bias = *stacked_bias_;
+      bias.channels = whole.n();
+      bias.first = choice.first;
+      bias.step = choice.step;
+      stacked_bias_ = std::make_shared<const StackedBias>(bias);
     }
   }
 

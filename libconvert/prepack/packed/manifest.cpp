@@ -146,7 +146,7 @@ void Write(const Manifest& manifest, const ManifestRecords& records, const JsonW
 
 }  // namespace
 
-std::optional<ChannelRange> ChannelsOf(const std::vector<FusedMember>& fused,
+std::optional<ChannelRange> ChannelsOf(std::span<const FusedMember> fused,
                                        std::string_view module) {
   uint64_t first = 0;
   for (const FusedMember& member : fused) {

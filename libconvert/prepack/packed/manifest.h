@@ -11,6 +11,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,7 @@ struct ChannelRange {
 };
 
 // The output channels of a fused module that are `module`'s; nullopt if it is not in it.
-std::optional<ChannelRange> ChannelsOf(const std::vector<FusedMember>& fused,
-                                       std::string_view module);
+std::optional<ChannelRange> ChannelsOf(std::span<const FusedMember> fused, std::string_view module);
 
 struct ModuleRecord {
   std::string layout;

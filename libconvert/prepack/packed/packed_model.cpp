@@ -122,10 +122,11 @@ void PackedLinear::AddTensors(const ModuleRecord& record) {
     }
     // Of fused layers, and of the experts of a stack, it is not named after the layer.
     if (record.fused.empty()) continue;
-    stacked_bias_ = StackedBias{.tensor = part.tensor,
-                                .row = packed_.expert().value_or(0),
-                                .rows = record.experts,
-                                .channels = n_};
+    stacked_bias_ =
+        std::make_shared<const StackedBias>(StackedBias{.tensor = part.tensor,
+                                                        .row = packed_.expert().value_or(0),
+                                                        .rows = record.experts,
+                                                        .channels = n_});
   }
 }
 

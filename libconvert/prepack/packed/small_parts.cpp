@@ -20,9 +20,12 @@
 namespace prepack {
 namespace {
 
-std::string BiasName(const QuantizedLinear& linear) {
-  if (linear.stacked_bias()) return std::string(linear.stacked_bias()->tensor);
-  return linear.module() + ".bias";
+// Valid until the thread asks again.
+std::string_view BiasName(const QuantizedLinear& linear) {
+  if (linear.stacked_bias() != nullptr) return linear.stacked_bias()->tensor;
+  thread_local std::string name;
+  name.assign(linear.module()).append(".bias");
+  return name;
 }
 
 template <typename T>
@@ -84,10 +87,12 @@ Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, c
 }  // namespace
 
 std::optional<BiasPlace> FindBias(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+  const StackedBias* stacked = linear.stacked_bias();
+  if (stacked == nullptr && !checkpoint.has_biases()) return std::nullopt;
   const StoredTensor* tensor = checkpoint.Find(BiasName(linear));
   if (tensor == nullptr) return std::nullopt;
-  const std::optional<StackedBias>& stacked = linear.stacked_bias();
-  if (!stacked) return BiasPlace{.tensor = tensor, .first = 0, .step = 1, .bytes = tensor->bytes};
+  if (stacked == nullptr)
+    return BiasPlace{.tensor = tensor, .first = 0, .step = 1, .bytes = tensor->bytes};
   const uint64_t bytes =
       tensor->bytes / std::max<uint64_t>(stacked->rows, 1) / stacked->channels * linear.n();
   return BiasPlace{.tensor = tensor,
@@ -98,9 +103,11 @@ std::optional<BiasPlace> FindBias(const Checkpoint& checkpoint, const QuantizedL
 
 std::vector<BiasPlace> FindBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
   std::vector<BiasPlace> biases;
-  for (const QuantizedLinear* member : MembersOf(linear)) {
-    if (const auto bias = FindBias(checkpoint, *member)) biases.push_back(*bias);
-  }
+  const auto add = [&](const QuantizedLinear& member) {
+    if (const auto bias = FindBias(checkpoint, member)) biases.push_back(*bias);
+  };
+  for (const QuantizedLinear* member : linear.members()) add(*member);
+  if (linear.members().empty()) add(linear);
   return biases;
 }
 
@@ -109,7 +116,7 @@ Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) 
     const std::optional<BiasPlace> bias = FindBias(checkpoint, *member);
     if (!bias) continue;
     std::vector<uint64_t> expected = {member->n()};
-    if (const auto& stacked = member->stacked_bias()) {
+    if (const StackedBias* stacked = member->stacked_bias(); stacked != nullptr) {
       expected = {stacked->channels};
       if (stacked->rows > 0) expected.insert(expected.begin(), stacked->rows);
     }
@@ -121,16 +128,19 @@ Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) 
   return {};
 }
 
-std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias) {
-  std::vector<std::string> names(linear.source_tensors().begin(), linear.source_tensors().end());
-  if (!with_bias) return names;
-  for (const QuantizedLinear* member : MembersOf(linear)) {
+std::vector<const StoredTensor*> ReplacedTensors(const Checkpoint& checkpoint,
+                                                 const QuantizedLinear& linear, bool with_bias) {
+  std::vector<const StoredTensor*> tensors;
+  tensors.reserve(linear.source_tensors().size());
+  const auto add = [&](const StoredTensor* tensor) {
     // Experts that are stored in one tensor share it.
-    if (std::string name = BiasName(*member); names.empty() || names.back() != name) {
-      names.push_back(std::move(name));
-    }
-  }
-  return names;
+    const bool is_known = !tensors.empty() && tensors.back() == tensor;
+    if (tensor != nullptr && !is_known) tensors.push_back(tensor);
+  };
+  for (const std::string_view name : linear.source_tensors()) add(checkpoint.Find(name));
+  if (!with_bias) return tensors;
+  for (const BiasPlace& bias : FindBiases(checkpoint, linear)) add(bias.tensor);
+  return tensors;
 }
 
 bool IsSmallPart(PartRole role) {

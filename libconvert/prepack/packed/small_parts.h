@@ -33,8 +33,10 @@ std::vector<BiasPlace> FindBiases(const Checkpoint& checkpoint, const QuantizedL
 // Has every member that has a bias one float of it per output channel?
 Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear);
 
-// The source tensors that a packed module replaces, including its bias if that is a part.
-std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias);
+// The tensors of the checkpoint that a packed module replaces, including its bias if that is a
+// part.
+std::vector<const StoredTensor*> ReplacedTensors(const Checkpoint& checkpoint,
+                                                 const QuantizedLinear& linear, bool with_bias);
 
 bool IsSmallPart(PartRole role);
 

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <vector>
 
@@ -115,12 +114,12 @@ std::string FingerprintOfLines(const SourceTensorLines& lines) {
   return hasher.HexDigest();
 }
 
-std::string SourceHash(const TensorHashes& hashes, std::span<const std::string> names) {
+std::string SourceHash(const TensorHashes& hashes, std::vector<const StoredTensor*> tensors) {
+  // As they lie in the checkpoint, they are ascending by name.
+  std::ranges::sort(tensors);
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
   Xxh3Hasher hasher;
-  for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
-    const StoredTensor* tensor = hashes.checkpoint().Find(name);
-    if (tensor != nullptr) AddLine(hashes, *tensor, hasher);
-  }
+  for (const StoredTensor* tensor : tensors) AddLine(hashes, *tensor, hasher);
   return hasher.HexDigest();
 }
 

@@ -76,7 +76,7 @@ std::string FingerprintOfLines(const SourceTensorLines& lines);
 
 // Identity of some tensors (names in any order), or of all of the checkpoint. `hashes` must hold
 // each of them.
-std::string SourceHash(const TensorHashes& hashes, std::span<const std::string> names);
+std::string SourceHash(const TensorHashes& hashes, std::vector<const StoredTensor*> tensors);
 std::string SourceFingerprint(const TensorHashes& hashes);
 
 }  // namespace prepack

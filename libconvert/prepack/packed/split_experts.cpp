@@ -26,12 +26,12 @@ std::string_view ClassWithStacks(const Json& config, bool plain) {
 }
 
 Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
-                                  const std::set<const QuantizedLinear*>& taken) {
+                                  std::span<const QuantizedLinear* const> taken) {
   // gpt-oss has the output channels of gate and up in turn; all others those of gate first.
   const bool alternate = ModelTypeOf(config) == kGptOss;
   SplitModules split;
   for (const auto& linear : model.modules) {
-    if (taken.contains(linear.get())) continue;
+    if (std::ranges::binary_search(taken, linear.get())) continue;
     auto pieces = SplitExpert(*linear, alternate);
     if (!pieces.ok()) return pieces.status();
     if (pieces->empty()) split.all.push_back(linear.get());

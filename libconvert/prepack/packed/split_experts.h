@@ -6,7 +6,7 @@
 // is split in the same way.
 
 #include <memory>
-#include <set>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,7 +27,7 @@ struct SplitModules {
 // `config` is that of the source. The model must outlive the result. Modules that are taken are
 // left out. kUnsupported when pieces would cut blocks of channels that share a scale.
 Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
-                                  const std::set<const QuantizedLinear*>& taken = {});
+                                  std::span<const QuantizedLinear* const> taken = {});
 
 // The model_type of gpt-oss, which has the output channels of gate and up in turn.
 inline constexpr std::string_view kGptOss = "gpt_oss";

@@ -50,7 +50,8 @@ Status WriteTensors(const Checkpoint& checkpoint, const std::vector<const Stored
   std::vector<TensorInfo> infos;
   infos.reserve(tensors.size());
   for (const StoredTensor* tensor : tensors) {
-    infos.push_back({.name = tensor->name, .dtype = tensor->dtype, .shape = tensor->shape});
+    infos.push_back(
+        {.name = std::string(tensor->name), .dtype = tensor->dtype, .shape = tensor->shape});
   }
   PREPACK_TRY_ASSIGN(SafetensorsPlan plan, PlanSafetensors(std::move(infos), {}));
   PREPACK_TRY_ASSIGN(SafetensorsWriter writer, SafetensorsWriter::Create(file, std::move(plan)));

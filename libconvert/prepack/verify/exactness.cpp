@@ -124,20 +124,23 @@ ExactnessCheck::ExactnessCheck(const PackedFolder& folder, const Checkpoint& sou
 // Threads set the hashes, so each is set in one place. Modules may share a source tensor, such as
 // stacked experts that were packed one by one: it is hashed with the first of them.
 void ExactnessCheck::AssignSourceTensors() {
-  std::set<const StoredTensor*> assigned;
+  std::vector<bool> assigned(source_.tensors().size());
+  const auto assign = [&](const StoredTensor& tensor) {
+    const size_t number = NumberOf(source_, tensor);
+    if (assigned[number]) return false;
+    assigned[number] = true;
+    return true;
+  };
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const StoredTensor* stored = source_.Find(folder_.manifest().tensors[i].tensor);
-    tensors_[i].sets_hash = stored != nullptr && assigned.insert(stored).second;
+    tensors_[i].sets_hash = stored != nullptr && assign(*stored);
   }
   for (Module& module : modules_) {
     if (module.linear == nullptr || !InSample(sample_, *module.name)) continue;
-    for (const std::string& name :
-         ReplacedTensors(*module.linear, module.record->parts.contains("bias"))) {
-      const StoredTensor* tensor = source_.Find(name);
-      if (tensor != nullptr && assigned.insert(tensor).second) {
-        module.hashed_with_it.push_back(tensor);
-      }
-    }
+    module.hashed_with_it =
+        ReplacedTensors(source_, *module.linear, module.record->parts.contains("bias"));
+    std::erase_if(module.hashed_with_it,
+                  [&](const StoredTensor* tensor) { return !assign(*tensor); });
   }
 }
 

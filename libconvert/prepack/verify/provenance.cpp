@@ -87,8 +87,9 @@ Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
 namespace {
 
 // The source tensors that a packed module replaces.
-std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRecord& record) {
-  return ReplacedTensors(linear, record.parts.contains("bias"));
+std::vector<const StoredTensor*> TensorsOf(const Checkpoint& source, const QuantizedLinear& linear,
+                                           const ModuleRecord& record) {
+  return ReplacedTensors(source, linear, record.parts.contains("bias"));
 }
 
 void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, LevelResult& result) {
@@ -110,19 +111,18 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
     CheckFingerprint(manifest, hashes, result);
     return {};
   }
-  std::set<std::string> names;
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end() || !sample->contains(record->first)) continue;
-    for (std::string& name : TensorsOf(*linear, record->second)) names.insert(std::move(name));
+    const std::vector<const StoredTensor*> own = TensorsOf(source, *linear, record->second);
+    tensors.insert(tensors.end(), own.begin(), own.end());
   }
+  std::ranges::sort(tensors);
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
   result.notes.push_back({"", "sample",
                           fmt::format("the fingerprint of the source was not computed: of {} "
                                       "tensors, only the {} in the sample were hashed",
-                                      source.tensors().size(), names.size())});
-  for (const std::string& name : names) {
-    if (const StoredTensor* tensor = source.Find(name)) tensors.push_back(tensor);
-  }
+                                      source.tensors().size(), tensors.size())});
   return HashSourceTogether(std::move(tensors), measured, threads, progress, hashes);
 }
 
@@ -133,7 +133,8 @@ void CheckModules(const Manifest& manifest, const QuantizedModel& model, const M
     if (record == manifest.modules.end()) continue;
     const ModuleRecord& module = record->second;
     if (InSample(sample, record->first) &&
-        SourceHash(hashes, TensorsOf(*linear, module)) != module.source_xxh3_128) {
+        SourceHash(hashes, TensorsOf(hashes.checkpoint(), *linear, module)) !=
+            module.source_xxh3_128) {
       result.FailModule(record->first, "the manifest has another hash of its source tensors");
     }
     const Layout* layout = FindLayout(module.layout);
@@ -228,29 +229,36 @@ void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResu
 // Every tensor of the source must be in the output once, in a packed module or as it is.
 void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
                           const QuantizedModel& model, LevelResult& result) {
-  std::set<std::string> plain;
-  std::map<std::string, std::string> modules;  // by the tensors that belong to them
-  std::set<std::string> packed;
-  for (const TensorRecord& tensor : manifest.tensors) plain.insert(tensor.tensor);
+  struct Fate {
+    const QuantizedLinear* module = nullptr;  // the first that it belongs to
+    bool packed = false;
+    bool plain = false;
+  };
+  std::vector<Fate> fates(source.tensors().size());
+  for (const TensorRecord& record : manifest.tensors) {
+    const StoredTensor* tensor = source.Find(record.tensor);
+    if (tensor != nullptr) fates[NumberOf(source, *tensor)].plain = true;
+  }
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end()) continue;
-    for (std::string& name : TensorsOf(*linear, record->second)) packed.insert(std::move(name));
-    for (std::string& name : ReplacedTensors(*linear, true)) {
-      modules.emplace(std::move(name), linear->module());
+    for (const StoredTensor* tensor : ReplacedTensors(source, *linear, true)) {
+      Fate& fate = fates[NumberOf(source, *tensor)];
+      if (fate.module == nullptr) fate.module = linear.get();
+    }
+    for (const StoredTensor* tensor : TensorsOf(source, *linear, record->second)) {
+      fates[NumberOf(source, *tensor)].packed = true;
     }
   }
-  for (const StoredTensor& tensor : source.tensors()) {
-    const auto module = modules.find(tensor.name);
-    const bool of_module = module != modules.end();
-    const bool is_plain = plain.contains(tensor.name);
-    if (of_module ? !is_plain && packed.contains(tensor.name) : is_plain) continue;
+  for (size_t i = 0; i < fates.size(); ++i) {
+    const Fate& fate = fates[i];
+    if (fate.module != nullptr ? !fate.plain && fate.packed : fate.plain) continue;
     result.state = LevelState::kFailed;
-    result.problems.push_back({of_module ? module->second : "",
-                               fmt::format("tensor {}", tensor.name),
-                               is_plain ? "it lies beside the packed module that it belongs to: "
-                                          "runtimes ignore it or use it twice"
-                                        : "the source has it, but the packed folder does not"});
+    result.problems.push_back({fate.module != nullptr ? fate.module->module() : "",
+                               fmt::format("tensor {}", source.tensors()[i].name),
+                               fate.plain ? "it lies beside the packed module that it belongs to: "
+                                            "runtimes ignore it or use it twice"
+                                          : "the source has it, but the packed folder does not"});
   }
 }
 

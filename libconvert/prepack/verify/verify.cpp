@@ -234,7 +234,7 @@ Status Verification::OpenOthers() {
       return Usage(report_.activations, "the file holds no recorded activations");
     }
     for (const StoredTensor& tensor : recorded_->tensors()) {
-      if (FigureFor(tensor.name) != nullptr) continue;
+      if (FigureFor(std::string(tensor.name)) != nullptr) continue;
       return Usage(recorded_->Where(tensor), "the packed folder has no module of this name")
           .Hint("Name recorded activations after their modules");
     }
@@ -283,7 +283,7 @@ const ModuleVerification* Verification::FigureFor(const std::string& module) con
 void Verification::NoteUnusedActivations() {
   if (!recorded_) return;
   const auto unused = std::ranges::count_if(recorded_->tensors(), [&](const StoredTensor& tensor) {
-    return !FigureFor(tensor.name)->looked_at;
+    return !FigureFor(std::string(tensor.name))->looked_at;
   });
   if (unused == 0) return;
   level(Level::kGemm)

@@ -125,10 +125,11 @@ class RowsOfFile : public StoredLinear {
     k_ = rows_.whole->columns;
     const StoredTensor* bias = checkpoint.Find(rows_.whole->name + "_bias");
     if (rows_.is_expert && bias != nullptr) {
-      stacked_bias_ = StackedBias{.tensor = bias->name,
-                                  .row = rows_.first / n_,
-                                  .rows = rows_.whole->rows / n_,
-                                  .channels = n_};
+      stacked_bias_ =
+          std::make_shared<const StackedBias>(StackedBias{.tensor = bias->name,
+                                                          .row = rows_.first / n_,
+                                                          .rows = rows_.whole->rows / n_,
+                                                          .channels = n_});
     }
     for (const RestoredPiece& piece : rows_.whole->pieces) {
       const StoredTensor* tensor = checkpoint.Find(piece.tensor->name);
@@ -240,7 +241,7 @@ class BlockLinear final : public RowsOfFile {
 
 // The factors belong to equally many rows each.
 Status BlockLinear::ReadFactorOf(const StoredTensor& tensor, std::optional<float>& factor) {
-  const StoredTensor* factors = checkpoint().Find(FactorsOf(tensor.name));
+  const StoredTensor* factors = checkpoint().Find(FactorsOf(std::string(tensor.name)));
   if (factors == nullptr) return {};
   std::vector<float> values(factors->bytes / sizeof(float));
   PREPACK_TRY(ReadFloats(checkpoint(), *factors, 0, values));

@@ -130,8 +130,8 @@ class SourceOpener {
     if (!added_.insert(tensor.name).second) return;
     StoredTensor stored{.name = tensor.name,
                         .dtype = DType::kU8,
+                        .file = static_cast<uint32_t>(tensor.file),
                         .shape = {tensor.bytes},
-                        .file = tensor.file,
                         .offset = tensor.offset,
                         .bytes = tensor.bytes};
     if (IsFloats(tensor.type)) {
@@ -148,8 +148,8 @@ class SourceOpener {
     return {
         .name = restored.name,
         .dtype = dtype,
-        .shape = restored.shape,
         .file = 0,
+        .shape = restored.shape,
         .offset = 0,
         .bytes = TensorBytes(dtype, {restored.shape.data(), restored.shape.size()}).value_or(0)};
   }
@@ -167,7 +167,7 @@ class SourceOpener {
     const DType wanted = restored.dtype.value_or(stored);
     if (LiesAsItIs(restored) && IsFloats(tensor.type) && wanted == stored) {
       StoredTensor view = Described(restored, stored);
-      view.file = tensor.file;
+      view.file = static_cast<uint32_t>(tensor.file);
       view.offset = tensor.offset + restored.pieces.front().before * InfoOf(tensor.type).bytes *
                                         (restored.pieces.front().elements ? 1 : restored.columns);
       tensors_.push_back(std::move(view));
@@ -197,7 +197,7 @@ class SourceOpener {
                          WriteRestored(model_, restored, dtype, *restored_file_, restored_bytes_));
       const bool may_round = rounds && i + 1 == dtypes.size();
       if (wrong != 0 && !may_round) continue;
-      tensor.file = files_.size();
+      tensor.file = static_cast<uint32_t>(files_.size());
       tensor.offset = restored_bytes_;
       restored_bytes_ += CeilDiv(tensor.bytes, kAlignment) * kAlignment;
       ++restored_count_;

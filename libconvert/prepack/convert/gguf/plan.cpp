@@ -285,8 +285,8 @@ void SortAsSource(const Checkpoint& checkpoint, Plan& plan) {
     const StoredTensor* stored = source.plain;
     if (stored == nullptr)
       stored = checkpoint.Find(source.modules.front()->source_tensors().front());
-    return stored == nullptr ? std::pair<size_t, uint64_t>{0, 0}
-                             : std::pair{stored->file, stored->offset};
+    if (stored == nullptr) return {0, 0};
+    return {stored->file, stored->offset};
   };
   std::ranges::stable_sort(plan.tensors, {}, place);
 }

@@ -95,9 +95,9 @@ class SourceFinder {
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
       if (replaced.contains(tensor.name)) continue;
       if (IsCacheScale(tensor.name)) {
-        found_.left_out.push_back(tensor.name);
+        found_.left_out.emplace_back(tensor.name);
       } else {
-        found_.sources.push_back({.name = tensor.name, .plain = &tensor});
+        found_.sources.push_back({.name = std::string(tensor.name), .plain = &tensor});
       }
     }
   }

@@ -69,9 +69,10 @@ struct RowModule : RowTensors {
   std::vector<const StoredTensor*> side_tensors;
 
   // That of the expert that is meant.
-  std::optional<StackedBias> BiasRow() const {
-    if (stacked_bias == nullptr) return std::nullopt;
-    return StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts, .channels = n};
+  std::shared_ptr<const StackedBias> BiasRow() const {
+    if (stacked_bias == nullptr) return nullptr;
+    return std::make_shared<const StackedBias>(
+        StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts, .channels = n});
   }
 };
 

@@ -287,7 +287,7 @@ bool IsOldModelFree(const Checkpoint& source) {
   std::vector<std::string> modules;
   for (const StoredTensor& tensor : source.tensors()) {
     if (!tensor.name.ends_with(kZeros)) continue;
-    modules.push_back(tensor.name.substr(0, tensor.name.size() - kZeros.size()));
+    modules.emplace_back(tensor.name.substr(0, tensor.name.size() - kZeros.size()));
   }
   Mean mean;
   const uint64_t step = std::max<uint64_t>(1, modules.size() / kMaxModules);

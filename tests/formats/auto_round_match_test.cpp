@@ -40,7 +40,8 @@ std::string Resolve(const Json& extra, std::vector<Finding>* findings = nullptr)
   REQUIRE(configs.ok());
   const Result<auto_round::Config> config = auto_round::ParseConfig(*configs, tally);
   RequireOk(config.status());
-  const std::vector<ModuleTensors> modules = GroupByModule(*checkpoint);
+  const GroupedTensors grouped = GroupByModule(*checkpoint);
+  const std::vector<ModuleTensors>& modules = grouped.modules;
   const Result<auto_round::Matcher> matcher = auto_round::Matcher::Make(*config, modules, tally);
   RequireOk(matcher.status());
   std::string keys;

@@ -293,7 +293,8 @@ TEST_CASE("the statistic of zero points is that of each code by itself") {
       settings.group_size = 24;
       settings.symmetric = false;
       settings.zeros = gptq::Zeros::kStored;
-      for (const ModuleTensors& module : GroupByModule(checkpoint)) {
+      const GroupedTensors grouped = GroupByModule(checkpoint);
+      for (const ModuleTensors& module : grouped.modules) {
         if (module.name != kGptqModule) continue;
         const gptq::Shape shape = Value(gptq::CheckShape(checkpoint, module, settings));
         const GroupOrder order = Value(ReadGroupOrder(checkpoint, shape.g_idx, shape.k,

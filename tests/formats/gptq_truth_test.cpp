@@ -68,7 +68,8 @@ TEST_CASE("the weights of real asymmetric checkpoints tell how zero points are s
     const bool minus_one = c.zeros == gptq::Zeros::kMinusOne;
     gptq::ZeroSample pooled;
     size_t modules = 0;
-    for (const ModuleTensors& module : GroupByModule(checkpoint)) {
+    const GroupedTensors grouped = GroupByModule(checkpoint);
+    for (const ModuleTensors& module : grouped.modules) {
       if (module.Find("qweight") == nullptr) continue;
       gptq::Settings settings;
       settings.symmetric = false;

@@ -18,37 +18,38 @@ const StoredTensor* ModuleTensors::Find(std::string_view suffix) const {
   return it != tensors.end() && it->first == suffix ? it->second : nullptr;
 }
 
-std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint) {
-  struct Part {
-    std::string_view module;
-    std::string_view suffix;
-    const StoredTensor* tensor = nullptr;
-  };
-  std::vector<Part> parts;
-  parts.reserve(checkpoint.tensors().size());
+namespace {
+
+// "" where the name is nothing but a suffix.
+std::string_view ModuleOfTensor(const NamedTensor& named) {
+  const std::string_view full = named.second->name;
+  const size_t length = full.size() - named.first.size();
+  return full.substr(0, length == 0 ? 0 : length - 1);
+}
+
+}  // namespace
+
+GroupedTensors GroupByModule(const Checkpoint& checkpoint) {
+  GroupedTensors grouped;
+  std::vector<NamedTensor>& tensors = grouped.tensors;
+  tensors.reserve(checkpoint.tensors().size());
   for (const StoredTensor& tensor : checkpoint.tensors()) {
-    const std::string_view full = tensor.name;
-    const size_t dot = full.rfind('.');
-    const bool has_module = dot != std::string_view::npos;
-    parts.push_back({.module = has_module ? full.substr(0, dot) : std::string_view(),
-                     .suffix = has_module ? full.substr(dot + 1) : full,
-                     .tensor = &tensor});
+    tensors.emplace_back(tensor.name.substr(tensor.name.rfind('.') + 1), &tensor);
   }
   // "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
-  if (!std::ranges::is_sorted(parts, {}, &Part::module)) {
-    std::ranges::stable_sort(parts, {}, &Part::module);
+  if (!std::ranges::is_sorted(tensors, {}, ModuleOfTensor)) {
+    std::ranges::stable_sort(tensors, {}, ModuleOfTensor);
   }
-  std::vector<ModuleTensors> modules;
-  for (auto part = parts.begin(); part != parts.end();) {
-    const auto end = std::find_if(part, parts.end(),
-                                  [&](const Part& other) { return other.module != part->module; });
-    ModuleTensors& module = modules.emplace_back();
-    module.name = part->module;
-    module.tensors.reserve(static_cast<size_t>(end - part));
-    for (; part != end; ++part) module.tensors.emplace_back(part->suffix, part->tensor);
-    std::ranges::sort(module.tensors, {}, [](const auto& t) { return t.first; });
+  for (auto begin = tensors.begin(); begin != tensors.end();) {
+    const std::string_view name = ModuleOfTensor(*begin);
+    const auto end = std::find_if(begin, tensors.end(), [&](const NamedTensor& other) {
+      return ModuleOfTensor(other) != name;
+    });
+    std::sort(begin, end, [](const auto& a, const auto& b) { return a.first < b.first; });
+    grouped.modules.push_back({.name = name, .tensors = {begin, end}});
+    begin = end;
   }
-  return modules;
+  return grouped;
 }
 
 bool IsOutputHead(std::string_view module) {

@@ -17,17 +17,25 @@
 
 namespace prepack {
 
+// Suffix and tensor.
+using NamedTensor = std::pair<std::string_view, const StoredTensor*>;
+
 // Views into the checkpoint, which must live longer.
 struct ModuleTensors {
-  std::string_view name;  // "" for tensors without a dot
-  std::vector<std::pair<std::string_view, const StoredTensor*>> tensors;  // suffix, ascending
+  std::string_view name;                 // "" for tensors without a dot
+  std::span<const NamedTensor> tensors;  // ascending by suffix
 
   // The tensor of that suffix, or nullptr.
   const StoredTensor* Find(std::string_view suffix) const;
 };
 
-// All modules, ascending by name.
-std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint);
+// All modules of a checkpoint. Two lists, however many they are, and not one for each of them.
+struct GroupedTensors {
+  std::vector<NamedTensor> tensors;    // what the modules are views of
+  std::vector<ModuleTensors> modules;  // ascending by name
+};
+
+GroupedTensors GroupByModule(const Checkpoint& checkpoint);
 
 // Is it the output head? "lm_head", also "language_model.lm_head" of multimodal models.
 bool IsOutputHead(std::string_view module);

@@ -122,7 +122,8 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
   }
   ReportSecondCopies(checkpoint, findings);
   ReportStaleIndex(checkpoint, findings);
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  const GroupedTensors grouped = GroupByModule(checkpoint);
+  const std::vector<ModuleTensors>& modules = grouped.modules;
   QuantizedModel model;
   model.format = configs.front().method;
   model.quantization_config = configs.front().fields;

@@ -145,7 +145,8 @@ class HeaderScan {
   }
 
   bool TakeTensor(std::string_view name) {
-    TensorInfo tensor{.name = std::string(name)};
+    TensorInfo tensor;
+    tensor.name = name;
     std::optional<DType> dtype;
     bool has_shape = false;
     FixedVector<uint64_t, 2> offsets;

@@ -57,8 +57,8 @@ Result<std::set<std::string, std::less<>>> IncompleteMixtures(
                                   options, plan));
     if (last != request) {
       last = std::move(request);
-      taken = std::ranges::any_of(
-          layouts, [&](const Layout* layout) { return layout->Takes(*last).ok; });
+      taken = std::ranges::any_of(layouts,
+                                  [&](const Layout* layout) { return layout->Takes(*last).ok; });
     }
     auto known = mixtures.find(expert->mixture);
     if (known == mixtures.end()) known = mixtures.try_emplace(std::string(expert->mixture)).first;

@@ -110,9 +110,9 @@ namespace {
 // What a report is a view of.
 struct Source {
   Checkpoint checkpoint;
-  std::optional<QuantizedModel> model;              // of a checkpoint
-  std::optional<Manifest> manifest;                 // of a packed folder
-  std::deque<std::vector<std::string_view>> parts;  // names of the tensors of packed modules
+  std::optional<QuantizedModel> model = {};              // of a checkpoint
+  std::optional<Manifest> manifest = {};                 // of a packed folder
+  std::deque<std::vector<std::string_view>> parts = {};  // names of the tensors of packed modules
 };
 
 void DescribeFiles(const Checkpoint& checkpoint, InspectReport& report) {

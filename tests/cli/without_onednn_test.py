@@ -24,6 +24,8 @@ PACKED = [
     ("zentorch", "gptqmodel-gpt2-w8", DEQUANTIZE),
     ("vllm-arm", "ct-w4a8", ()),
     ("vllm-arm", "ct-w8a8-dynamic", ()),
+    ("vllm-arm", "ct-int8-moe", ()),
+    ("vllm-arm", "gpt-oss-mxfp4", DEQUANTIZE),
     ("onednn", "ct-mixed", ()),
     ("onednn", "ct-w4a8", ()),
     ("onednn", "ct-w8a8-asym-act", ("--onednn-form", "plain")),

@@ -81,7 +81,7 @@ const std::vector<Coverage>& Coverages() {
       {"zentorch/int8", 10, 4871},
       {"zentorch/int8-dlp", 5, 798},
       {"vllm-arm/int4-w4a8", 17, 3705},
-      {"vllm-arm/int8-plain", 11, 2116},
+      {"vllm-arm/int8-plain", 10, 1952},
       {"onednn/w8a8", 10, 3678},
       {"kt/amxint8", 6, 4416},
   };

@@ -29,7 +29,7 @@ const std::map<std::string, size_t> kFilesPerLayout = {{"vllm-cpu/wna16", 39},
                                                        {"zentorch/int8", 10},
                                                        {"zentorch/int8-dlp", 5},
                                                        {"vllm-arm/int4-w4a8", 17},
-                                                       {"vllm-arm/int8-plain", 11},
+                                                       {"vllm-arm/int8-plain", 10},
                                                        {"onednn/w8a8", 10},
                                                        {"kt/amxint8", 6}};
 

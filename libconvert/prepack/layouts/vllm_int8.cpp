@@ -130,10 +130,14 @@ Eligibility EligiblePlain(const PackRequest& request) {
   });
 }
 
+// What K, and any piece of it, is a multiple of.
+constexpr Extent kInputsOfToken{"16 (static: 1)", [](const PackRequest& r) -> uint64_t {
+                                  return r.scheme.activations.dynamic ? 16 : 1;
+                                }};
+
 Eligibility EligibleOnArm(const PackRequest& request) {
   if (Eligibility plain = EligiblePlain(request); !plain.ok) return plain;
-  if (!request.scheme.activations.dynamic) return Eligibility::Yes();
-  return MultipleOf("K", request.k, 16,
+  return MultipleOf("K", request.k, kInputsOfToken.Of(request),
                     "vLLM's quantizer for Arm looks for the range of a token 16 channels at a "
                     "time, and takes another one where some are left over, so it would compute "
                     "garbage");
@@ -189,7 +193,7 @@ constinit const Layout kVllmArmInt8Plain = [] {
   Layout row = PlainInt8("vllm-arm/int8-plain", "vllm-arm");
   row.constraints = "any N; K % 16 = 0 with dynamic activations";
   row.notes = "vLLM's quantizer for Arm cuts fractions off";
-  row.weight.by_inputs = DivisionRow::Along(1, 16);
+  row.weight.by_inputs = DivisionRow::Along(1, kInputsOfToken);
   row.eligible = EligibleOnArm;
   row.isa =
       "any Arm, fast with I8MM; the handler reorders the weights for the CPU when it loads them";

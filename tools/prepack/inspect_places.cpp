@@ -405,7 +405,7 @@ std::string ContentsText(const ByteContents& contents) {
   std::string text = fmt::format("{}, byte {}: 0x{:02x}, {}\n", Printable(contents.file),
                                  contents.offset, contents.byte, contents.holds);
   if (!contents.tensor) return text;
-  const StoredTensor& tensor = *contents.tensor;
+  const NamedTensor& tensor = *contents.tensor;
   text += fmt::format("  tensor {}, {} {}, byte {} of it, element [{}]\n", Printable(tensor.name),
                       DTypeName(tensor.dtype), ShapeText(tensor.shape),
                       contents.offset - tensor.offset, fmt::join(contents.element, ", "));
@@ -431,7 +431,7 @@ Json ContentsJson(const std::string& path, const ByteContents& contents) {
   json["form"] = contents.form.empty() ? Json(nullptr) : Json(contents.form);
   json["tensor"] = nullptr;
   if (contents.tensor) {
-    const StoredTensor& tensor = *contents.tensor;
+    const NamedTensor& tensor = *contents.tensor;
     json["tensor"] = {{"name", tensor.name},
                       {"dtype", DTypeName(tensor.dtype)},
                       {"shape", tensor.shape},

@@ -405,8 +405,10 @@ const StoredTensor* Checkpoint::Find(std::string_view name) const {
   const std::span bucket = std::span(buckets_).subspan(*start, *std::next(start) - *start);
   // Of a name that is not there, no tensor is looked at: each would have to come from memory.
   const auto alike = std::ranges::equal_range(bucket, TagOf(hash), {}, &Bucketed::tag);
-  const auto found = std::ranges::lower_bound(
-      alike, name, {}, [&](const Bucketed& entry) { return tensors_[entry.tensor].name; });
+  const auto found = std::lower_bound(alike.begin(), alike.end(), name,
+                                      [&](const Bucketed& entry, std::string_view wanted) {
+                                        return tensors_[entry.tensor].name < wanted;
+                                      });
   if (found == alike.end() || tensors_[found->tensor].name != name) return nullptr;
   return &tensors_[found->tensor];
 }

@@ -323,7 +323,8 @@ Result<ByteContents> ReadByteContents(const OpenedFolder& folder, std::string_vi
     contents.holds = offset < kHeaderLengthBytes ? "header length" : "header";
     return contents;
   }
-  contents.tensor = *tensor;
+  contents.tensor =
+      NamedTensor{std::string(tensor->name), tensor->dtype, tensor->shape, tensor->offset};
   contents.holds = "data";
   contents.element = ElementOf(*tensor, offset - tensor->offset);
   if (folder.packed) {

@@ -125,6 +125,14 @@ struct HeldNumber {
   uint32_t bits = 8;               // and how many do
 };
 
+// A tensor, for longer than its checkpoint is open.
+struct NamedTensor {
+  std::string name;
+  DType dtype = DType::kU8;
+  TensorShape shape;
+  uint64_t offset = 0;  // bytes from the start of its file
+};
+
 struct ByteContents {
   std::string file;
   uint64_t offset = 0;
@@ -132,7 +140,7 @@ struct ByteContents {
   // "header length", "header", "code", "scale", "zero point", "sum of codes", "padding", "bias",
   // "input scale", "input zero point", "input order"; "data" of a tensor that is none of these.
   std::string_view holds = {};
-  std::optional<StoredTensor> tensor = {};
+  std::optional<NamedTensor> tensor = {};
   std::vector<uint64_t> element = {};  // of the tensor: where the byte is in an array of its shape
   std::string module = {};             // that the tensor belongs to; may be empty
   std::string form = {};               // of the module: format or layout

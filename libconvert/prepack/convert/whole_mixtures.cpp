@@ -56,7 +56,7 @@ Result<std::set<std::string, std::less<>>> IncompleteMixtures(
                        RequestFor(checkpoint, *linear, FindBiases(checkpoint, *linear), arithmetic,
                                   options, plan));
     if (last != request) {
-      last = std::move(request);
+      last = request;
       taken = std::ranges::any_of(layouts,
                                   [&](const Layout* layout) { return layout->Takes(*last).ok; });
     }

@@ -23,6 +23,7 @@
 #include "prepack/io/noted_ranges.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/measurements.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
 

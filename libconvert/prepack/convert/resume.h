@@ -20,7 +20,6 @@
 #include "prepack/convert/plan.h"
 #include "prepack/io/file.h"
 #include "prepack/packed/manifest.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/packed/run_identity.h"
 
 namespace prepack {

@@ -8,7 +8,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/packed/manifest.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/packed/run_identity.h"
 
 namespace prepack {
 

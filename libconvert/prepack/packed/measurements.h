@@ -68,13 +68,6 @@ using PartIdentity = std::vector<IdentityField>;
 // The first of them: this version of prepack, and the command.
 IdentityField CommandIdentity(std::string_view command);
 
-// What a run has measured, for a later run that can no longer measure it.
-struct MeasuredNote {
-  std::string unit;
-  std::string key;    // kind and name
-  std::string value;  // JSON
-};
-
 class Measurements {
  public:
   // Of a run that measures all by itself, and keeps nothing.

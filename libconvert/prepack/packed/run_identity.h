@@ -49,6 +49,13 @@ struct PartReport {
   std::string text;     // of the file that --merge reads
 };
 
+// What a run has measured, for a later run that can no longer measure it.
+struct MeasuredNote {
+  std::string unit;
+  std::string key;    // kind and name
+  std::string value;  // JSON
+};
+
 // What a conversion is bound to. Two runs with the same identity write the same bytes, so one may
 // continue what the other began (convert/resume.h), their parts belong together, and what the one
 // has finished the other need not do again.

@@ -71,17 +71,14 @@ QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input)
   return rows;
 }
 
-class ZentorchDa8W4Model final : public IntegerModel {
+class ZentorchDa8W4Model final : public RowsModel<IntegerModel> {
  public:
   ZentorchDa8W4Model(const PackedOperands& packed, const ModelInput& input)
-      : IntegerModel(packed, input, QuantizeFor(packed, input), packed.group_size) {}
+      : RowsModel(packed, input, QuantizeFor(packed, input), packed.group_size) {}
 
  private:
-  // Rows of weights, kRunInputs apart.
-  using Rows = std::array<int8_t, kStripChannels * kRunInputs>;
-
   // K and the group size are multiples of four.
-  void SplitRows(const ModelPiece& piece, Rows& rows) const {
+  void GatherRows(const ModelPiece& piece, Rows& rows) const override {
     for (uint64_t i = 0; i < piece.rows; ++i) {
       const std::byte* bytes = packed().weight.data() + ((piece.n0 + i) * k() + piece.k0) / 2;
       // Fours of bits with a sign, plus 8.
@@ -91,20 +88,6 @@ class ZentorchDa8W4Model final : public IntegerModel {
       }
       kernels().split_small_fields(moved.data(), piece.inputs / 2, 4, 8, &rows[i * kRunInputs]);
     }
-  }
-
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
-    Rows rows{};
-    SplitRows(piece, rows);
-    DecodeRows(rows.data(), kRunInputs, piece, w);
-  }
-
-  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
-                   uint32_t* digests) const override {
-    Rows rows;
-    SplitRows(strip, rows);
-    DigestRows(rows.data(), kRunInputs, strip, factors, digests);
-    return true;
   }
 
   void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {

@@ -4,7 +4,6 @@
 // over four input channels at a time and are rounded to odd; here they are rounded to nearest.
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 
@@ -26,18 +25,15 @@ constexpr uint64_t MmlaElement(uint64_t n, uint64_t in_k, uint64_t k, uint64_t i
   return panel + (in_k / inputs * kMmlaChannels + n % kMmlaChannels) * inputs + in_k % inputs;
 }
 
-class Int8NeonModel final : public ChannelModel {
+class Int8NeonModel final : public RowsModel<ChannelModel> {
  public:
   Int8NeonModel(const PackedOperands& packed, const ModelInput& input)
-      : ChannelModel(
+      : RowsModel(
             packed, input,
             Shifted(QuantizeSgl(input.x, InputColumns(packed, input), Halfway::kToEven), -128)) {}
 
  private:
-  using Rows = std::array<int8_t, kStripChannels * kRunInputs>;
-
-  // Rows of weights, kRunInputs apart.
-  void GatherRows(const ModelPiece& piece, Rows& rows) const {
+  void GatherRows(const ModelPiece& piece, Rows& rows) const override {
     for (uint64_t i = 0; i < piece.rows; ++i) {
       int8_t* to = &rows[i * kRunInputs];
       for (uint64_t j = 0, run = 0; j < piece.inputs; j += run) {
@@ -47,20 +43,6 @@ class Int8NeonModel final : public ChannelModel {
         std::memcpy(to + j, packed().weight.data() + from, run);
       }
     }
-  }
-
-  void Decode(const ModelPiece& piece, int16_t* w) const override {
-    Rows rows{};
-    GatherRows(piece, rows);
-    DecodeRows(rows.data(), kRunInputs, piece, w);
-  }
-
-  bool DigestCodes(const ModelPiece& strip, const int16_t* factors,
-                   uint32_t* digests) const override {
-    Rows rows;
-    GatherRows(strip, rows);
-    DigestRows(rows.data(), kRunInputs, strip, factors, digests);
-    return true;
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {

@@ -251,6 +251,31 @@ void DecodeRows(const int8_t* rows, uint64_t stride, const ModelPiece& piece, in
 void DigestRows(const int8_t* rows, uint64_t stride, const ModelPiece& strip,
                 const int16_t* factors, uint32_t* digests);
 
+// A model (of class Base) whose weights have to be gathered first to lie so.
+template <typename Base>
+class RowsModel : public Base {
+ public:
+  using Base::Base;
+
+ protected:
+  using Rows = std::array<int8_t, kStripChannels * kRunInputs>;  // kRunInputs apart
+
+ private:
+  virtual void GatherRows(const ModelPiece& piece, Rows& rows) const = 0;
+
+  void Decode(const ModelPiece& piece, int16_t* w) const final {
+    Rows rows{};
+    GatherRows(piece, rows);
+    DecodeRows(rows.data(), kRunInputs, piece, w);
+  }
+  bool DigestCodes(const ModelPiece& strip, const int16_t* factors, uint32_t* digests) const final {
+    Rows rows;
+    GatherRows(strip, rows);
+    DigestRows(rows.data(), kRunInputs, strip, factors, digests);
+    return true;
+  }
+};
+
 // The same of signed bytes [N, K].
 void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w);
 void DigestRowsOfBytes(const PackedOperands& packed, const ModelPiece& strip,

@@ -98,7 +98,8 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 
 constexpr Extent kNeonPanels{"N/8", [](const PackRequest& r) { return r.n / kNeonRows; }};
 
-constexpr Layout Neon() {
+// What both layouts have; `runs` of `inputs` channels each are those of a row.
+constexpr Layout Neon(DType dtype, Extent runs, uint64_t inputs) {
   return {
       .version = 1,
       .target = "vllm-arm",
@@ -107,6 +108,11 @@ constexpr Layout Neon() {
       .needs = {CpuFeature::kI8mm, CpuFeature::kArmBf16},
       .for_experts = true,
       .stacks_experts = true,
+      .weight = {.dtype = dtype,
+                 .shape = {symbol::kN, symbol::kK},
+                 .by_outputs = DivisionRow::Along(0, kNeonStep),
+                 .by_inputs = DivisionRow::Along(1, kNeonStep),
+                 .view = {kNeonPanels, runs, kNeonRows * inputs}},
       .bias = symbol::kAsActivations,
       .cut = Cut,
       .weight_bit = WeightBit,
@@ -119,7 +125,7 @@ constexpr Layout Neon() {
 }  // namespace
 
 constinit const Layout kVllmArmInt8Neon = [] {
-  Layout row = Neon();
+  Layout row = Neon(DType::kI8, {"K/8", [](const PackRequest& r) { return r.k / 8; }}, 8);
   row.id = "vllm-arm/int8-neon";
   row.consumer = "torch.ops._C.cpu_fused_moe_int8";
   row.schemes = "w8a8 with dynamic symmetric activations, symmetric weights, channel or tensor";
@@ -127,17 +133,12 @@ constinit const Layout kVllmArmInt8Neon = [] {
   row.address = "byte (n / 8) · 8K + (k / 8) · 64 + (n % 8) · 8 + k % 8";
   row.fingerprint = "816ab8de14f1e0aec0b25c31e4862614";
   row.eligible = EligibleInt8;
-  row.weight = {.dtype = DType::kI8,
-                .shape = {symbol::kN, symbol::kK},
-                .by_outputs = DivisionRow::Along(0, kNeonStep),
-                .by_inputs = DivisionRow::Along(1, kNeonStep),
-                .view = {kNeonPanels, {"K/8", [](const PackRequest& r) { return r.k / 8; }}, 64}};
   row.scales = {.order = ParameterOrder::kChannels};
   return row;
 }();
 
 constinit const Layout kVllmArmBf16Neon = [] {
-  Layout row = Neon();
+  Layout row = Neon(DType::kBF16, {"K/4", [](const PackRequest& r) { return r.k / 4; }}, 4);
   row.id = "vllm-arm/bf16-neon";
   row.consumer = "torch.ops._C.cpu_fused_moe";
   row.mirrors = "vLLM 0.32.0, csrc/cpu/micro_gemm/cpu_micro_gemm_neon.hpp";
@@ -148,11 +149,6 @@ constinit const Layout kVllmArmBf16Neon = [] {
   row.fingerprint = "9424d925f558fd080b570355e4ce6e35";
   row.for_dequantized = true;
   row.eligible = EligibleBf16;
-  row.weight = {.dtype = DType::kBF16,
-                .shape = {symbol::kN, symbol::kK},
-                .by_outputs = DivisionRow::Along(0, kNeonStep),
-                .by_inputs = DivisionRow::Along(1, kNeonStep),
-                .view = {kNeonPanels, {"K/4", [](const PackRequest& r) { return r.k / 4; }}, 32}};
   return row;
 }();
 

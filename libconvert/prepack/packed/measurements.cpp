@@ -157,7 +157,6 @@ uint64_t Measurements::ShareOf(uint64_t bytes) const {
 }
 
 void Measurements::Keep(const MeasuredThing& thing, Json value) {
-  if (whole() && !makes_notes_) return;
   const std::lock_guard lock(*mutex_);
   if (makes_notes_) {
     notes_.push_back({std::string(thing.unit), KeyOf(thing), value.dump()});
@@ -166,19 +165,15 @@ void Measurements::Keep(const MeasuredThing& thing, Json value) {
   }
 }
 
-Measurements Measurements::Recalling(std::vector<MeasuredNote> notes) {
-  Measurements recalling;
-  recalling.mode_ = Mode::kRecalling;
-  recalling.reports_.emplace(recalling.part_.index, "the journal of the interrupted run");
+void Measurements::Recall(std::vector<MeasuredNote> notes) {
+  reports_.emplace(part_.index, "the journal of the interrupted run");
   for (MeasuredNote& note : notes) {
-    recalling.taken_.insert_or_assign(std::move(note.key), std::move(note.value));
+    taken_.insert_or_assign(std::move(note.key), std::move(note.value));
   }
-  return recalling;
 }
 
-std::vector<MeasuredNote> Measurements::TakeNotes(bool last) {
+std::vector<MeasuredNote> Measurements::TakeNotes() {
   const std::lock_guard lock(*mutex_);
-  if (last) makes_notes_ = false;
   return std::exchange(notes_, {});
 }
 

@@ -74,14 +74,12 @@ class Measurements {
   Measurements() = default;
   // Of one part.
   explicit Measurements(const Part& part) : mode_(Mode::kPart), part_(part) {}
-  // Of a run that measures all by itself, but for what an earlier one has noted.
-  static Measurements Recalling(std::vector<MeasuredNote> notes);
   // What the parts wrote into their reports, which must be those of all parts of one run with this
   // identity: kUsage if they are not, kMalformed if they are no such reports.
   static Result<Measurements> Read(std::span<const std::filesystem::path> reports,
                                    const PartIdentity& identity);
 
-  bool whole() const { return mode_ == Mode::kWhole || mode_ == Mode::kRecalling; }
+  bool whole() const { return mode_ == Mode::kWhole; }
   bool is_part() const { return mode_ == Mode::kPart; }
   bool merged() const { return mode_ == Mode::kMerged; }
   const Part& part() const { return part_; }
@@ -105,8 +103,8 @@ class Measurements {
   // thread.
   template <typename T, typename Measure>
   Result<T> Of(const MeasuredThing& thing, Measure&& measure) {
-    if (mode_ == Mode::kWhole) return measure();
-    if (merged() || (whole() && Has(thing))) return Taken<T>(thing);
+    if (merged() || Has(thing)) return Taken<T>(thing);
+    if (whole() && !makes_notes_) return measure();
     if (!Measures(thing.unit)) return T{};
     Result<T> result = measure();
     if (result.ok()) {
@@ -117,7 +115,7 @@ class Measurements {
     Keep(thing, {{"error", StatusJson(result.status())}});
     return T{};
   }
-  // The same for what is measured together with something else; only in a merge.
+  // The same for what is measured together with something else, where it has been measured.
   template <typename T>
   Result<T> Taken(const MeasuredThing& thing) const {
     Status wrong;
@@ -139,18 +137,22 @@ class Measurements {
   Status wrong() const;
   // In a part: keeps a value of what it measures itself. In a run that makes notes: notes it.
   void Keep(const MeasuredThing& thing, Json value);
-  // Only in a run that recalls: from now on, what is measured is noted.
-  void MakeNotes() { makes_notes_ = true; }
-  // Those that were made since the last call. There will be no more with `last`.
-  std::vector<MeasuredNote> TakeNotes(bool last = false);
-  // Does a report say anything of it?
-  bool Has(const MeasuredThing& thing) const { return taken_.contains(KeyOf(thing)); }
+  // What an earlier run has noted is not measured again. Of a whole run, and before it measures.
+  void Recall(std::vector<MeasuredNote> notes);
+  // Whether what is measured is noted from now on. Of a whole run, while no other thread measures.
+  void MakeNotes(bool wanted) { makes_notes_ = wanted; }
+  // Those that were made since the last call.
+  std::vector<MeasuredNote> TakeNotes();
+  // Does a report, or a note, say anything of it?
+  bool Has(const MeasuredThing& thing) const {
+    return !taken_.empty() && taken_.contains(KeyOf(thing));
+  }
 
   // The report of this part.
   PartReport Report(const PartIdentity& identity) const;
 
  private:
-  enum class Mode : uint8_t { kWhole, kPart, kMerged, kRecalling };
+  enum class Mode : uint8_t { kWhole, kPart, kMerged };
 
   static std::string KeyOf(const MeasuredThing& thing);
   static bool IsOfTheInput(const Status& status);

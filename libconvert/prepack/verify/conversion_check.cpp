@@ -23,10 +23,8 @@ bool CanBeLookedAt(const Manifest& manifest, const std::filesystem::path& source
 Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest manifest,
                                MovingSource source) {
   if (!CanBeLookedAt(manifest, *options_.source)) return {};
-  if (source.goes || !source.notes.empty()) {
-    measured_ = Measurements::Recalling(std::move(source.notes));
-    if (source.goes) measured_.MakeNotes();
-  }
+  measured_.Recall(std::move(source.notes));
+  measured_.MakeNotes(source.goes);
   for (const auto& [name, record] : manifest.modules) modules_.emplace(name, modules_.size());
   for (const TensorRecord& tensor : manifest.tensors) {
     tensors_.emplace(tensor.tensor, tensors_.size());
@@ -62,7 +60,7 @@ Status ConversionCheck::SourceFileMoved(size_t file) {
 
 Result<VerifyReport> ConversionCheck::Finish() {
   if (!verification_) return Verify(options_, progress_);
-  measured_.TakeNotes(/*last=*/true);
+  measured_.MakeNotes(false);
   PREPACK_TRY(folder_->Complete(options_.folder));
   PREPACK_TRY(verification_->CompareRecordsAgain());
   PREPACK_TRY(verification_->Finish());

@@ -50,7 +50,7 @@ class ConversionCheck final : public ConversionObserver {
  private:
   const VerifyOptions& options_;
   Progress& progress_;
-  Measurements measured_;
+  Measurements measured_;  // of no part
   std::optional<PackedFolder> folder_;
   std::optional<Verification> verification_;  // none: nothing can be looked at yet
   // Numbers in the manifest.

@@ -193,6 +193,8 @@ class Int8Experts(ExpertsKernel):
             w2_scale=w2["weight_scale"],
             a1_scale=None,
             a2_scale=None,
+            w1_bias=w13.get("bias"),
+            w2_bias=w2.get("bias"),
             per_act_token_quant=True,
         )
 
@@ -211,17 +213,7 @@ class Int8NeonExperts(_NeonExperts):
     op = "_C::cpu_fused_moe_int8"
     cls = ArmCPUExpertsInt8
     keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
-
-    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
-        return int8_w8a8_moe_quant_config(
-            w1_scale=w13["weight_scale"],
-            w2_scale=w2["weight_scale"],
-            a1_scale=None,
-            a2_scale=None,
-            w1_bias=w13.get("bias"),
-            w2_bias=w2.get("bias"),
-            per_act_token_quant=True,
-        )
+    quant_config = Int8Experts.quant_config
 
 
 class Bf16NeonExperts(_NeonExperts):

@@ -276,67 +276,50 @@ class _Neon(Kernel):
     as `down` of an expert whose gate is constant, and whose `up` hands x on."""
 
     experts_only = True
+    packer: str  # the op of _C that packs experts
     _GATE = 64.0  # = silu(64) in f32
 
-    def _expert(self, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """The weights of gate and up, not packed, and their biases."""
-        k = self.geometry.k
-        weight = torch.cat([torch.zeros(k, k), torch.eye(k)]).to(self.parts["weight"].dtype)
-        bias = torch.cat([torch.full((k,), self._GATE), torch.zeros(k)]).to(dtype)
-        return weight[None], bias[None]
-
     def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        g = self.geometry
-        weight, gate_bias = self._expert(x.dtype)
-        y = torch.empty((x.size(0), g.n), dtype=x.dtype)
-        self._run(
+        n, k, rows = self.geometry.n, self.geometry.k, x.size(0)
+        gate_up = torch.cat([torch.zeros(k, k), torch.eye(k)]).to(self.parts["weight"].dtype)[None]
+        packed = torch.empty_like(gate_up)
+        getattr(torch.ops._C, self.packer)(gate_up, packed, "neon")
+        y = torch.empty((rows, n), dtype=x.dtype)
+        getattr(torch.ops._C, self.ops[0].removeprefix("_C::"))(
             y,
             x,
-            weight,
-            self.parts["weight"].view(1, g.n, g.k),
-            gate_bias,
+            packed,
+            self.parts["weight"].view(1, n, k),
+            *self._scales(),
+            torch.cat([torch.full((k,), self._GATE), torch.zeros(k)]).to(x.dtype)[None],
             None if bias is None else (bias * self._GATE)[None],
-            torch.full((x.size(0), 1), 1 / self._GATE),
-            torch.zeros((x.size(0), 1), dtype=torch.int32),
+            torch.full((rows, 1), 1 / self._GATE),
+            torch.zeros((rows, 1), dtype=torch.int32),
+            False,
+            "silu",
+            "neon",
         )
         return y
 
     @abstractmethod
-    def _run(
-        self,
-        y: torch.Tensor,
-        x: torch.Tensor,
-        w13: torch.Tensor,
-        w2: torch.Tensor,
-        b13: torch.Tensor,
-        b2: torch.Tensor | None,
-        topk_weights: torch.Tensor,
-        topk_ids: torch.Tensor,
-    ) -> None:
-        """Packs w13, and calls the op."""
+    def _scales(self) -> tuple[torch.Tensor, ...]:
+        """Those of gate and up, and those of down, if the op takes any."""
 
 
 class Int8Neon(_Neon):
     ops = ("_C::cpu_fused_moe_int8",)
+    packer = "prepack_moe_weight_int8"
 
-    def _run(self, y, x, w13, w2, b13, b2, topk_weights, topk_ids):  # type: ignore[no-untyped-def]
-        packed = torch.empty_like(w13)
-        torch.ops._C.prepack_moe_weight_int8(w13, packed, "neon")
-        s13, s2 = torch.ones(1, w13.size(1)), self.parts["weight_scale"][None]
-        torch.ops._C.cpu_fused_moe_int8(
-            y, x, packed, w2, s13, s2, b13, b2, topk_weights, topk_ids, False, "silu", "neon"
-        )
+    def _scales(self) -> tuple[torch.Tensor, ...]:
+        return torch.ones(1, 2 * self.geometry.k), self.parts["weight_scale"][None]
 
 
 class Bf16Neon(_Neon):
     ops = ("_C::cpu_fused_moe",)
+    packer = "prepack_moe_weight"
 
-    def _run(self, y, x, w13, w2, b13, b2, topk_weights, topk_ids):  # type: ignore[no-untyped-def]
-        packed = torch.empty_like(w13)
-        torch.ops._C.prepack_moe_weight(w13, packed, "neon")
-        torch.ops._C.cpu_fused_moe(
-            y, x, packed, w2, b13, b2, topk_weights, topk_ids, False, "silu", "neon"
-        )
+    def _scales(self) -> tuple[torch.Tensor, ...]:
+        return ()
 
 
 class PlainBf16(Kernel):

@@ -403,13 +403,16 @@ const StoredTensor* Checkpoint::Find(std::string_view name) const {
   const Hash128 hash = Xxh3(name);
   const auto start = bucket_starts_.begin() + static_cast<std::ptrdiff_t>(BucketOf(hash));
   const std::span bucket = std::span(buckets_).subspan(*start, *std::next(start) - *start);
+  const uint32_t tag = TagOf(hash);
   // Of a name that is not there, no tensor is looked at: each would have to come from memory.
-  const auto alike = std::ranges::equal_range(bucket, TagOf(hash), {}, &Bucketed::tag);
-  const auto found = std::lower_bound(alike.begin(), alike.end(), name,
+  const auto found = std::lower_bound(bucket.begin(), bucket.end(), name,
                                       [&](const Bucketed& entry, std::string_view wanted) {
+                                        if (entry.tag != tag) return entry.tag < tag;
                                         return tensors_[entry.tensor].name < wanted;
                                       });
-  if (found == alike.end() || tensors_[found->tensor].name != name) return nullptr;
+  if (found == bucket.end() || found->tag != tag || tensors_[found->tensor].name != name) {
+    return nullptr;
+  }
   return &tensors_[found->tensor];
 }
 

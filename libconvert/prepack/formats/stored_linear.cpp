@@ -134,11 +134,13 @@ StoredBits WhereElement(const StoredTensor& tensor, uint64_t index) {
   return {{.tensor = tensor.name, .bit = index * bits, .bits = bits}};
 }
 
-Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t first,
-                  std::span<float> out) {
-  const size_t each = DTypeBits(tensor.dtype) / 8;
-  Scratch<std::byte> stored(out.size() * each);
-  PREPACK_TRY(checkpoint.Read(tensor, first * each, stored));
+namespace {
+
+// As many floats as `out` takes, wherever they lie.
+Status ReadFloatRuns(const Checkpoint& checkpoint, const StoredTensor& tensor, const ByteRuns& runs,
+                     std::span<float> out) {
+  Scratch<std::byte> stored(out.size() * DTypeBits(tensor.dtype) / 8);
+  PREPACK_TRY(checkpoint.ReadRuns(tensor, runs, stored));
   switch (tensor.dtype) {
     case DType::kBF16:
       WidenHalves(stored, out, [](uint16_t bits) { return BF16ToF32(bits); });
@@ -155,16 +157,28 @@ Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint
   }
 }
 
+}  // namespace
+
+Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t first,
+                  std::span<float> out) {
+  const size_t each = DTypeBits(tensor.dtype) / 8;
+  const uint64_t bytes = out.size() * each;
+  const ByteRuns run{.offset = first * each, .run_bytes = bytes, .stride = bytes, .runs = 1};
+  return ReadFloatRuns(checkpoint, tensor, run, out);
+}
+
 Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t n,
                         uint64_t groups, uint64_t n0, uint64_t rows, std::span<float> out) {
   constexpr uint64_t kGroups = 8;  // half a cache line of every row at a time
+  const size_t each = DTypeBits(tensor.dtype) / 8;
   Scratch<float> columns(kGroups * rows);
   for (uint64_t g0 = 0; g0 < groups; g0 += kGroups) {
     const uint64_t count = std::min(kGroups, groups - g0);
-    for (uint64_t g = 0; g < count; ++g) {
-      PREPACK_TRY(ReadFloats(checkpoint, tensor, (g0 + g) * n + n0,
-                             std::span(columns).subspan(g * rows, rows)));
-    }
+    const ByteRuns runs{.offset = (g0 * n + n0) * each,
+                        .run_bytes = rows * each,
+                        .stride = n * each,
+                        .runs = count};
+    PREPACK_TRY(ReadFloatRuns(checkpoint, tensor, runs, std::span(columns).first(count * rows)));
     TransposeUnits(sizeof(float))(
         std::as_bytes(std::span(columns)).data(), rows * sizeof(float), count, rows,
         std::as_writable_bytes(out).subspan(g0 * sizeof(float)).data(), groups * sizeof(float));

@@ -279,18 +279,21 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   const uint64_t first_word = n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(n0 + rows, kAwqCodesPerWord) - first_word;
   const uint64_t width = words * kAwqCodesPerWord;
-  Scratch<std::byte> stored(words * kWideWordBytes);
+  Scratch<std::byte> stored(kZeroGroups * words * kWideWordBytes);
   Scratch<uint8_t> codes(kZeroGroups * width);
   for (uint64_t g0 = 0; g0 < groups(); g0 += kZeroGroups) {
     const uint64_t count = std::min(kZeroGroups, groups() - g0);
-    for (uint64_t g = 0; g < count; ++g) {
-      status = checkpoint().Read(*tensors().qzeros,
-                                 ((g0 + g) * WordsPerRow() + first_word) * kWideWordBytes, stored);
-      if (!status.ok()) return status;
-      BringToAwqOrder(stored);
-      MakeUnsigned(stored);
-      SpreadWords(U8(stored.data()), words, &codes[g * width]);
-    }
+    const std::span some = std::span(stored).first(count * words * kWideWordBytes);
+    status = checkpoint().ReadRuns(*tensors().qzeros,
+                                   {.offset = (g0 * WordsPerRow() + first_word) * kWideWordBytes,
+                                    .run_bytes = words * kWideWordBytes,
+                                    .stride = WordsPerRow() * kWideWordBytes,
+                                    .runs = count},
+                                   some);
+    if (!status.ok()) return status;
+    BringToAwqOrder(some);
+    MakeUnsigned(some);
+    SpreadWords(U8(some.data()), count * words, codes.data());
     TransposeUnits(1)(std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(), width,
                       count, rows, std::as_writable_bytes(out).subspan(g0).data(), groups());
   }

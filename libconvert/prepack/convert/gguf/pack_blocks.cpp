@@ -28,6 +28,7 @@ constexpr uint32_t kHalf = 16;
 using Bytes16 [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = uint8_t;
 using Words4 [[gnu::vector_size(16)]] = uint32_t;
 using Floats4 [[gnu::vector_size(16)]] = float;
+using Halves4 [[gnu::vector_size(8)]] = uint16_t;
 
 Bytes16 Load16(const uint8_t* bytes) {
   return *reinterpret_cast<const Bytes16*>(bytes);
@@ -138,38 +139,48 @@ uint16_t NarrowTo16(float value, uint64_t& rounded) {
   return half;
 }
 
-// NarrowTo16 of four numbers, if all are zero or normal in f16 and finite.
-bool NarrowFour(const float* values, uint16_t* out, uint64_t& rounded) {
+// NarrowTo16 of four numbers. `fits` loses the lanes that are neither zero nor normal and finite in
+// f16; `lost` counts, lane by lane.
+void NarrowFour(const float* values, uint16_t* out, Words4& fits, Words4& lost) {
   Words4 bits;
   std::memcpy(&bits, values, sizeof bits);
   const Words4 magnitude = bits & 0x7FFFFFFFU;
   const auto normal = reinterpret_cast<Words4>(magnitude >= kLeastNormal);
-  const auto fits = (normal & reinterpret_cast<Words4>(magnitude < kInfinite)) |
-                    reinterpret_cast<Words4>(magnitude == 0U);
-  if ((fits[0] & fits[1] & fits[2] & fits[3]) == 0) return false;
+  fits &= (normal & reinterpret_cast<Words4>(magnitude < kInfinite)) |
+          reinterpret_cast<Words4>(magnitude == 0U);
+  lost -= reinterpret_cast<Words4>((bits & kLostBits) != 0U);  // a lane that is true is −1
   const Words4 odd = magnitude >> 13 & 1U;
   const Words4 nearest = (magnitude - kLeastNormal + (1U << 23) + kLostBits / 2 + odd) >> 13;
-  const Words4 halves = (nearest & normal) | (bits >> 16 & 0x8000U);
-  const auto lost = reinterpret_cast<Words4>((bits & kLostBits) != 0U) & 1U;
-  rounded += lost[0] + lost[1] + lost[2] + lost[3];
-  for (int i = 0; i < 4; ++i) out[i] = static_cast<uint16_t>(halves[i]);
+  const auto halves = __builtin_convertvector((nearest & normal) | (bits >> 16 & 0x8000U), Halves4);
+  std::memcpy(out, &halves, sizeof halves);
+}
+
+// All of them so, unless one does not fit.
+bool NarrowNormal(std::span<const float> values, uint16_t* out, uint64_t& rounded) {
+  Words4 fits = ~Words4{};
+  Words4 lost = {};
+  const size_t whole = values.size() / 4 * 4;
+  for (size_t i = 0; i < whole; i += 4) NarrowFour(&values[i], out + i, fits, lost);
+  if (whole < values.size()) {
+    std::array<float, 4> last = {};
+    std::array<uint16_t, 4> halves = {};
+    std::ranges::copy(values.subspan(whole), last.begin());
+    NarrowFour(last.data(), halves.data(), fits, lost);
+    std::copy_n(halves.begin(), values.size() - whole, out + whole);
+  }
+  if ((fits[0] & fits[1] & fits[2] & fits[3]) == 0) return false;
+  rounded += uint64_t{lost[0]} + lost[1] + lost[2] + lost[3];
   return true;
 }
 
-void NarrowAll(std::span<const float> values, uint16_t* out, uint64_t& rounded) {
-  size_t i = 0;
-  while (i < values.size()) {
-    if (i + 4 <= values.size() && NarrowFour(&values[i], out + i, rounded)) {
-      i += 4;
-      continue;
-    }
-    const size_t end = std::min(i + 4, values.size());
-    for (; i < end; ++i) out[i] = NarrowTo16(values[i], rounded);
+// The nearest f16 of each, up to the first that would be infinite; how many those are.
+size_t NarrowAll(std::span<const float> values, uint16_t* out, uint64_t& rounded) {
+  if (NarrowNormal(values, out, rounded)) return values.size();
+  for (size_t i = 0; i < values.size(); ++i) {
+    out[i] = NarrowTo16(values[i], rounded);
+    if ((out[i] & 0x7FFFU) == 0x7C00U) return i;
   }
-}
-
-bool IsInfinite(uint16_t half) {
-  return (half & 0x7FFFU) == 0x7C00U;
+  return values.size();
 }
 
 // Puts the same bytes at the start of every block of a group.
@@ -261,19 +272,19 @@ Status RowPacker::PackScales(const CodeRow& row, std::byte* out, Rounded& rounde
   for (uint64_t begin = 0; begin < row.scales.size(); begin += kTogether) {
     const std::span<const float> some =
         row.scales.subspan(begin, std::min(kTogether, row.scales.size() - begin));
-    NarrowAll(some, scales.data(), rounded.scales);
+    size_t finite = NarrowAll(some, scales.data(), rounded.scales);
+    if (finite < some.size()) return NoScale("f16", some[finite]);
     if (has_minimum_) {
       const uint8_t* zero_points = &row.zero_points[begin];
       for (uint64_t i = 0; i < some.size(); ++i) {
         products[i] = -(static_cast<float>(zero_points[i]) * some[i]);
       }
-      NarrowAll(std::span(products).first(some.size()), minima.data(), rounded.minima);
+      finite = NarrowAll(std::span(products).first(some.size()), minima.data(), rounded.minima);
+      if (finite < some.size()) return NoScale("f16", products[finite]);
     }
     for (uint64_t i = 0; i < some.size(); ++i) {
       const uint64_t blocks = std::min(group_blocks, blocks_left);
       blocks_left -= blocks;
-      if (IsInfinite(scales[i])) return NoScale("f16", some[i]);
-      if (IsInfinite(minima[i])) return NoScale("f16", products[i]);
       out = has_minimum_ ? PutHeads(scales[i] | uint32_t{minima[i]} << 16, blocks, info_.bytes, out)
                          : PutHeads(scales[i], blocks, info_.bytes, out);
     }

@@ -29,17 +29,24 @@ using Bytes16 [[gnu::vector_size(16), gnu::aligned(1), gnu::may_alias]] = uint8_
 using Words4 [[gnu::vector_size(16)]] = uint32_t;
 using Floats4 [[gnu::vector_size(16)]] = float;
 using Halves4 [[gnu::vector_size(8)]] = uint16_t;
+using Halves8 [[gnu::vector_size(16)]] = uint16_t;
 
 Bytes16 Load16(const uint8_t* bytes) {
   return *reinterpret_cast<const Bytes16*>(bytes);
+}
+
+// Shifts left, or right by a negative number, two bytes at a time: no instruction shifts bytes.
+Bytes16 ShiftPairs(Bytes16 bytes, int by) {
+  const auto pairs = reinterpret_cast<Halves8>(bytes);
+  return reinterpret_cast<Bytes16>(by < 0 ? pairs >> -by : pairs << by);
 }
 
 // Codes i and i + 16 of 32, two per byte as in a panel, come together in byte i.
 void SplitHalves(Bytes16 codes, uint8_t* out) {
   const Bytes16 high = __builtin_shufflevector(codes, codes, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10,
                                                11, 12, 13, 14, 15);
-  const Bytes16 even = (codes & 0x0F) | (high << 4);
-  const Bytes16 odd = (codes >> 4) | (high & 0xF0);
+  const Bytes16 even = (codes & 0x0F) | (ShiftPairs(high, 4) & 0xF0);
+  const Bytes16 odd = (ShiftPairs(codes, -4) & 0x0F) | (high & 0xF0);
   *reinterpret_cast<Bytes16*>(out) =
       __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -95,19 +102,20 @@ bool AreNibblesOfBlock(GgmlType type, const Scheme& scheme) {
   return type == kQ4_0 && scheme.code == CodeType::kU4 && scheme.bits == 4 && scheme.symmetric;
 }
 
-void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, const CodeRow& row,
+// `block_bytes` by value: what is written could be a structure, for all that the compiler knows.
+void PackCodes(GgmlType type, uint32_t block_bytes, const Scheme& scheme, const CodeRow& row,
                uint64_t blocks, uint8_t* out) {
   const uint8_t* codes = U8(row.codes.data());
   if (AreNibblesOfBlock(type, scheme)) {
     for (uint64_t b = 0; b < blocks; ++b) {
-      SplitHalves(Load16(codes + b * kHalf), out + b * info.bytes + info.bytes - kHalf);
+      SplitHalves(Load16(codes + b * kHalf), out + b * block_bytes + block_bytes - kHalf);
     }
     return;
   }
   if (type == kNVFP4) {
     for (uint64_t b = 0; b < blocks; ++b) {
       for (size_t half = 0; half < 32; half += kHalf) {
-        SplitSmallHalves(Load16(codes + b * 32 + half), out + b * info.bytes + 4 + half);
+        SplitSmallHalves(Load16(codes + b * 32 + half), out + b * block_bytes + 4 + half);
       }
     }
     return;
@@ -117,11 +125,11 @@ void PackCodes(GgmlType type, const GgmlTypeInfo& info, const Scheme& scheme, co
   for (uint64_t b = 0; b < blocks; ++b) {
     const int zero = over_minimum ? 0 : row.zero_points[b * 32 / scheme.group_size];
     if (type == kQ8_0 && !IsNibble(scheme.code)) {
-      PutBytes(codes + b * 2 * kHalf, static_cast<uint8_t>(zero), out + b * info.bytes + 2);
+      PutBytes(codes + b * 2 * kHalf, static_cast<uint8_t>(zero), out + b * block_bytes + 2);
       continue;
     }
     TakeIntegers(scheme.code, codes, b * 2 * kHalf, zero, integers);
-    PutIntegers(type, integers.data(), out + b * info.bytes);
+    PutIntegers(type, integers.data(), out + b * block_bytes);
   }
 }
 
@@ -299,7 +307,7 @@ Status RowPacker::Pack(const CodeRow& row, std::byte* out, Rounded& rounded) con
     return Unsupported("", "the scales are no multiples of one f16 in each block of 256")
         .Hint("Has the checkpoint changed since it was planned?");
   }
-  PackCodes(type_, info_, scheme_, row, blocks, U8(out));
+  PackCodes(type_, info_.bytes, scheme_, row, blocks, U8(out));
   if (type_ == kMXFP4) {
     for (uint64_t b = 0; b < blocks; ++b) {
       const uint8_t bits = F32ToF8E8M0(row.scales[b]);

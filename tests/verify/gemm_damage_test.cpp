@@ -104,6 +104,32 @@ TEST_CASE("one wrong number in a packed module shows in its product") {
   }
 }
 
+TEST_CASE("a wrong weight of a stacked expert that is not in the sample shows, too") {
+  const TempFolder temp;
+  const std::filesystem::path source = Fixture("checkpoints/gpt-oss-mxfp4");
+  const std::string stack = "model.layers.0.mlp.experts.gate_up_proj";
+  Pack(source, {.target = "vllm-cpu", .fuse = true}, temp / "out");
+  // Of 4 experts with 192 x 64 weights, the first one makes up the sample.
+  const uint64_t sampled = uint64_t{4} * 192 * 64;
+  const GemmResult sound = RunModels(temp / "out", source, sampled);
+  CHECK(sound.level.state == LevelState::kPassed);
+  const GemmFigures& figures = *sound.modules.at(stack).gemm;
+  REQUIRE(figures.inputs.size() == 5);
+  CHECK(figures.channels == 192);
+  CHECK(figures.inputs[2].rows == 64);
+  const TensorRecord weight = PartOf(temp / "out", stack, "weight");
+  for (const uint64_t expert : {1, 3}) {
+    FlipBits(temp / "out", weight, weight.bytes() / 4 * expert + 77, 0x40);
+    const GemmResult result = RunModels(temp / "out", source, sampled);
+    CHECK(result.level.state == LevelState::kFailed);
+    REQUIRE_FALSE(result.level.problems.empty());
+    const std::string& message = result.level.problems.front().message;
+    INFO(message);
+    CHECK(message.starts_with("expert " + std::to_string(expert) + ": "));
+    FlipBits(temp / "out", weight, weight.bytes() / 4 * expert + 77, 0x40);
+  }
+}
+
 TEST_CASE("two input channels that change places show") {
   TempFolder temp;
   const std::filesystem::path source = Fixture("checkpoints/gptqmodel-w4-actorder-g128");

@@ -65,6 +65,21 @@ TEST_CASE("every kind of activations makes its figures") {
   CHECK_FALSE(products.quality);
 }
 
+TEST_CASE("without a sample, all channels meet the one-hot rows alone") {
+  const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  ProductOptions options{.sampled_weights = 1, .channels_only = true};
+  const ModuleProducts products = Value(example.Multiply(options));
+  CHECK(products.weights.none());
+  CHECK(products.gemm.channels == 0);
+  REQUIRE(products.gemm.inputs.size() == 1);
+  CHECK(products.gemm.inputs[0].input == "one-hot");
+  CHECK(products.gemm.inputs[0].rows == 16);
+  CHECK(std::isinf(products.gemm.inputs[0].kernel.sqnr_db));
+  // Unless all channels are to meet all rows.
+  options.sampled_weights = UINT64_MAX;
+  CHECK(Value(example.Multiply(options)).gemm.inputs.size() == 5);
+}
+
 // The sample is some of 384 output channels; where they lie, the name of the module says.
 TEST_CASE("oneDNN's primitive multiplies copies of the sample as it does the whole module") {
   const Result<std::unique_ptr<GemmEngine>> engine = MakeOneDnnEngine();

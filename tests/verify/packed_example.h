@@ -51,7 +51,8 @@ struct GemmResult {
 };
 
 inline GemmResult RunModels(const std::filesystem::path& output,
-                            const std::filesystem::path& source) {
+                            const std::filesystem::path& source,
+                            uint64_t sampled_weights = UINT64_MAX) {
   const PackedFolder folder = Value(PackedFolder::Open(output));
   const Checkpoint checkpoint = Value(Checkpoint::Open(source));
   const SecondDecoder decoder =
@@ -62,7 +63,7 @@ inline GemmResult RunModels(const std::filesystem::path& output,
     result.modules[name].layout = record.layout;
   }
   Progress progress;
-  const GemmOptions options;
+  const GemmOptions options{.products = {.sampled_weights = sampled_weights}};
   const SqnrBars bars;
   GemmCheck check(folder, decoder, options, bars, progress);
   for (size_t i = 0; i < folder.manifest().modules.size(); ++i) RequireOk(check.Multiply(i, 1));

@@ -255,15 +255,29 @@ double WorstKernelDb(const std::optional<GemmFigures>& figures) {
 }
 
 // Of all experts the report shows the one whose product is the worst, with channels counted in the
-// stack.
+// stack. An expert outside the sample has the kernel figure of the last activations alone.
 void KeepWorseProduct(std::optional<GemmFigures> own, uint64_t first_channel,
                       std::optional<GemmFigures>& worst) {
-  if (!own || (worst && !(WorstKernelDb(own) < WorstKernelDb(worst)))) return;
+  if (!own) return;
   for (InputFigures& input : own->inputs) {
     input.kernel.worst_channel += first_channel;
     input.end_to_end.worst_channel += first_channel;
   }
-  worst = std::move(own);
+  if (!worst) {
+    worst = std::move(own);
+  } else if (own->channels == 0) {
+    Figure& kernel = worst->inputs.back().kernel;
+    if (own->inputs.back().kernel.sqnr_db < kernel.sqnr_db) kernel = own->inputs.back().kernel;
+  } else if (WorstKernelDb(own) < WorstKernelDb(worst)) {
+    worst = std::move(own);
+  }
+}
+
+// Of a stack of small experts as many meet all activations as make up the sample of one module.
+bool IsInSampleOfStack(const PackedModule& packed, uint64_t sampled_weights) {
+  const uint64_t weights = packed.request().n * packed.request().k;
+  const uint64_t every = sampled_weights == UINT64_MAX ? 1 : sampled_weights / weights;
+  return packed.expert().value_or(0) % std::max<uint64_t>(every, 1) == 0;
 }
 
 void KeepWorseQuality(const std::optional<QualityFigures>& own,
@@ -430,6 +444,7 @@ Status GemmCheck::RunModule(const PackedModule& packed, const ModuleRecord& reco
   products.threads = means.threads;
   products.memory = means.memory;
   products.whole = MultipliesWhole(packed);
+  products.channels_only = !IsInSampleOfStack(packed, products.sampled_weights);
   Result<ModuleProducts> result = MeasureProduct<ModuleProducts>(
       "products", packed, found.module, *measured_,
       [&] { return MultiplyModule(packed, source_, products, progress_); });

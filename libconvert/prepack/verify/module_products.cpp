@@ -235,8 +235,12 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
                       *WeightRoundingOf(packed_.layout(), packed_.request()), std::move(hot_model));
   }
   PREPACK_TRY(FindBaseline());
-  sample_ = MultipliesAll() ? CutChannels(packed_, cut_, kPanelWeights)
-                            : SampledChannels(packed_, cut_, options_.sampled_weights);
+  sample_.clear();
+  if (MultipliesAll()) {
+    sample_ = CutChannels(packed_, cut_, kPanelWeights);
+  } else if (!options_.channels_only) {
+    sample_ = SampledChannels(packed_, cut_, options_.sampled_weights);
+  }
   panels_.clear();
   const bool is_all = options_.sample_only || SampledCount() == packed_.request().n;
   if (!is_all) panels_ = CutChannels(packed_, cut_, kChannelWeights);
@@ -297,7 +301,8 @@ Result<std::unique_ptr<KernelModel>> ModuleMultiplication::MakeModel(
 }
 
 Status ModuleMultiplication::RunPrimitive() {
-  if (options_.engine == nullptr || !packed_.layout().by_primitive) return {};
+  const bool by_primitive = options_.engine != nullptr && packed_.layout().by_primitive;
+  if (!by_primitive || sample_.empty()) return {};
   primitive_.emplace(packed_, *inputs_, cut_,
                      PrimitiveOptions{.engine = *options_.engine,
                                       .repack = options_.repack,
@@ -328,7 +333,7 @@ Status ModuleMultiplication::RunPrimitive() {
 
 // What multiplies beside the primitive.
 Status ModuleMultiplication::PrepareModel() {
-  if (!modelled_) return {};
+  if (!modelled_ || sample_.empty()) return {};
   if (primitive_is_first()) {
     // The model only has to confirm a few rows.
     model_rows_ = kSecondRows;
@@ -534,7 +539,8 @@ ModuleProducts ModuleMultiplication::Collect() const {
                                                         : NameOfActivations(packed_);
   gemm.channels = SampledCount();
   gemm.inputs = sums_.Figures(batches_);
-  if (options_.engine != nullptr && modelled_) {
+  if (sample_.empty()) gemm.inputs.erase(gemm.inputs.begin(), std::prev(gemm.inputs.end()));
+  if (options_.engine != nullptr && modelled_ && !sample_.empty()) {
     gemm.agreement_db = sums_.FigureOf(sums_.agreement).sqnr_db;
     gemm.second_implementation = primitive_is_first()       ? model
                                  : primitive_batches() == 0 ? second_name_

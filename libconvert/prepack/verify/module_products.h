@@ -55,6 +55,8 @@ struct ProductOptions {
   bool whole = true;
   // The other output channels are left out: for figures, not for a proof.
   bool sample_only = false;
+  // No sample: the module gets only what every output channel gets.
+  bool channels_only = false;
   unsigned threads = 1;
   InputCache* inputs = nullptr;     // what modules share; null: nothing
   ProductMemory* memory = nullptr;  // of one module at a time; null: its own

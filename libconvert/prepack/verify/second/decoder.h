@@ -31,6 +31,11 @@ struct DecodedRows {
   // Whoever decodes into this also takes steps as bytes, if they fit.
   bool takes_small = false;
 
+  // Makes room for so many steps; memory that is used again keeps what was in it.
+  void Resize(uint64_t count, bool as_small) {
+    steps.resize(as_small ? 0 : count);
+    small.resize(as_small ? count : 0);
+  }
   uint64_t inputs() const { return group_of.size(); }
   uint64_t rows() const { return (steps.size() + small.size()) / inputs(); }
   float Step(uint64_t row, uint64_t k) const {

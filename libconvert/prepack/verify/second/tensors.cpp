@@ -123,16 +123,20 @@ Status ReadIndex(const Checkpoint& source, const StoredTensor& tensor, const Inp
 // Input channels whose groups are looked at together.
 constexpr uint64_t kIndexPiece = uint64_t{1} << 16;
 
-// Stops at the first entry that does.
-Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, uint64_t k) {
+bool IsConstant(std::span<const int64_t> index, int64_t entry) {
+  return std::ranges::all_of(index, [&](int64_t other) { return other == entry; });
+}
+
+// Does an index whose entries in a slab are these say nothing? Stops at the first entry that does.
+Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, uint64_t k,
+                         std::span<const int64_t> in_slab) {
+  const int64_t first = in_slab.front();
+  if ((first != -1 && first != 0) || !IsConstant(in_slab, first)) return false;
   std::vector<int64_t> index;
-  int64_t first = 0;
-  for (uint64_t k0 = 0; k0 < k; k0 += kIndexPiece) {
+  for (uint64_t k0 = 0; k0 < k && in_slab.size() < k; k0 += kIndexPiece) {
     const InputSlab piece{.k0 = k0, .inputs = std::min(kIndexPiece, k - k0)};
     PREPACK_TRY(ReadIndex(source, tensor, piece, index));
-    if (k0 == 0) first = index[0];
-    const bool constant = std::ranges::count(index, first) == std::ssize(index);
-    if (!constant || (first != -1 && first != 0)) return false;
+    if (!IsConstant(index, first)) return false;
   }
   return true;
 }
@@ -142,8 +146,12 @@ Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, u
 Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
                         uint64_t groups, const InputSlab& slab, std::vector<uint64_t>& group_of) {
   const StoredTensor* tensor = source.Find(index_name);
-  PREPACK_TRY_ASSIGN(const bool nothing,
-                     tensor == nullptr ? Result<bool>(true) : SaysNothing(source, *tensor, k));
+  std::vector<int64_t> index;
+  bool nothing = true;
+  if (tensor != nullptr) {
+    PREPACK_TRY(ReadIndex(source, *tensor, slab, index));
+    PREPACK_TRY_ASSIGN(nothing, SaysNothing(source, *tensor, k, index));
+  }
   group_of.resize(slab.inputs);
   if (nothing) {
     PREPACK_TRY_ASSIGN(const uint64_t size, GroupSize(source, k, groups));
@@ -156,8 +164,6 @@ Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name,
     }
     return {};
   }
-  std::vector<int64_t> index;
-  PREPACK_TRY(ReadIndex(source, *tensor, slab, index));
   const auto count = static_cast<int64_t>(groups);
   for (uint64_t i = 0; i < slab.inputs; ++i) {
     const int64_t group = index[i] < 0 && index[i] >= -count ? index[i] + count : index[i];

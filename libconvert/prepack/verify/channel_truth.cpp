@@ -63,50 +63,62 @@ std::optional<Bf16Rounding> RoundingOfDigest(WeightRounding rounding, bool to_f1
   switch (rounding) {
     case WeightRounding::kNone:
     case WeightRounding::kToF32:
+    case WeightRounding::kFp8:
       return Bf16Rounding::kNone;
     case WeightRounding::kToBF16:
+    case WeightRounding::kFp8ToBF16:
       return Bf16Rounding::kByInstruction;
     case WeightRounding::kToActivation:
       if (!to_f16) return Bf16Rounding::kByInstruction;
       return std::nullopt;
     case WeightRounding::kDequantized:
       return Bf16Rounding::kNearest;
-    case WeightRounding::kFp8:
-    case WeightRounding::kFp8ToBF16:
-      return std::nullopt;
   }
   return std::nullopt;
 }
 
+// The steps of a channel group by group, where they are scattered.
+template <typename T>
+std::span<const T> InRuns(std::span<const T> steps, std::span<const uint32_t> by_group,
+                          std::vector<T>& sorted) {
+  if (by_group.empty()) return steps;
+  sorted.resize(steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) sorted[i] = steps[by_group[i]];
+  return sorted;
+}
+
 }  // namespace
 
-uint32_t ChannelTruth::Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
-                              std::span<const float> scales, std::vector<float>& weights) const {
+uint32_t ChannelTruth::Digest(std::span<const float> stored, std::span<const float> scales,
+                              ChannelPanelTruth& panel) const {
   const KernelTable& kernels = Kernels();
-  if (integers_) return kernels.digest_steps(steps.data(), k_, factors_.narrow.data());
+  if (integers_) return kernels.digest_steps(stored.data(), k_, factors_.narrow.data());
+  const std::span steps = InRuns(stored, panel.by_group, panel.steps_by_group);
   const bool by_kernel = RoundingOfDigest(rounding_, to_f16_).has_value();
   const Bf16Rounding rounding = RoundingOfDigest(rounding_, to_f16_).value_or(Bf16Rounding::kNone);
+  std::vector<float>& weights = panel.weights;
   uint32_t digest = 0;
   uint64_t k = 0;
-  for (const uint64_t end : panel.run_ends) {
-    const uint64_t count = end - k;
-    const float* from = &steps[k];
-    float scale = ScalesSums(rounding_) ? 1.0F : scales[panel.group_of[k]];
+  for (size_t run = 0; run < panel.run_ends.size(); ++run) {
+    const uint64_t count = panel.run_ends[run] - k;
+    std::span<const float> from = steps.subspan(k, count);
+    float scale = ScalesSums(rounding_) ? 1.0F : scales[panel.run_groups[run]];
+    weights.resize(count);
     if (!by_kernel) {
-      weights.resize(count);
-      for (uint64_t i = 0; i < count; ++i) {
-        weights[i] = static_cast<float>(KernelWeight(rounding_, to_f16_, from[i], scale));
-      }
-      from = weights.data();
+      FillKernelWeights(rounding_, to_f16_, from, scale, weights);
+      from = weights;
       scale = 1;
+    } else if (ReadsAsNormal(rounding_)) {
+      ReadAllAsNormal(from, weights);
+      from = weights;
     }
     // Steps are zero or from 2^-9 to 2^15, so that no product is below 2^-126, or not a number.
     const bool ordinary = rounding == Bf16Rounding::kByInstruction && std::abs(scale) > 0x1p-110F &&
                           std::abs(scale) < 0x1p100F;
-    digest += kernels.digest_scaled(from, count, scale,
+    digest += kernels.digest_scaled(from.data(), count, scale,
                                     ordinary ? Bf16Rounding::kNearestOfFinite : rounding,
-                                    &factors_.wide[k]);
-    k = end;
+                                    &FactorsOf(panel).wide[k]);
+    k += count;
   }
   return digest;
 }
@@ -125,20 +137,20 @@ uint64_t InputsOfEach(std::span<const uint64_t> run_ends) {
 // Steps of a byte take less memory, and fewer instructions.
 bool ChannelTruth::TakesSmall() const {
   if (integers_) return true;
+  if (ReadsAsNormal(rounding_)) return false;
   const std::optional<Bf16Rounding> rounding = RoundingOfDigest(rounding_, to_f16_);
   return rounding && *rounding != Bf16Rounding::kNone;
 }
 
-uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
+uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> stored, std::span<const float> scales,
                                    ChannelPanelTruth& panel) const {
   const KernelTable& kernels = Kernels();
-  const int16_t* factors = factors_.narrow.data();
-  if (integers_) return kernels.digest_small_steps(steps.data(), k_, factors);
+  if (integers_) return kernels.digest_small_steps(stored.data(), k_, factors_.narrow.data());
+  const std::span steps = InRuns(stored, panel.by_group, panel.small_by_group);
+  const int16_t* factors = FactorsOf(panel).narrow.data();
   const Bf16Rounding rounding = RoundingOfDigest(rounding_, to_f16_).value_or(Bf16Rounding::kNone);
   panel.run_scales.clear();
-  for (const uint64_t end : panel.run_ends) {
-    panel.run_scales.push_back(scales[panel.group_of[end - 1]]);
-  }
+  for (const uint64_t group : panel.run_groups) panel.run_scales.push_back(scales[group]);
   if (panel.run_inputs != 0) {
     return kernels.digest_small_scaled(steps.data(), panel.run_inputs, panel.run_scales.data(),
                                        panel.run_scales.size(), rounding, factors);
@@ -168,10 +180,39 @@ void ChannelTruth::AddHotProducts(WeightRounding judged, uint64_t channel,
   }
 }
 
+// A digest is a sum over the input channels, so their order does not matter: where groups are
+// scattered they are taken group by group, which makes long runs.
+void ChannelTruth::SortByGroup(ChannelPanelTruth& panel) const {
+  std::vector<uint32_t> next(panel.decoded.groups() + 1);  // place of the next one of each group
+  for (const uint64_t group : panel.group_of) ++next[group + 1];
+  panel.run_ends.clear();
+  panel.run_groups.clear();
+  for (uint64_t group = 0; group + 1 < next.size(); ++group) {
+    const bool is_empty = next[group + 1] == 0;
+    next[group + 1] += next[group];
+    if (is_empty) continue;
+    panel.run_ends.push_back(next[group + 1]);
+    panel.run_groups.push_back(group);
+  }
+  panel.by_group.resize(k_);
+  panel.factors_by_group.wide.resize(k_);
+  panel.factors_by_group.narrow.resize(k_);
+  for (uint32_t k = 0; k < k_; ++k) {
+    const uint32_t place = next[panel.group_of[k]]++;
+    panel.by_group[place] = k;
+    panel.factors_by_group.wide[place] = factors_.wide[k];
+    panel.factors_by_group.narrow[place] = factors_.narrow[k];
+  }
+}
+
 // What is found once for pieces whose input channels have the same groups.
 void ChannelTruth::NoteGroups(ChannelPanelTruth& panel) const {
   panel.group_of = panel.decoded.group_of;
+  panel.by_group.clear();
   panel.run_ends = RunsOf(panel.group_of);
+  panel.run_groups.clear();
+  for (const uint64_t end : panel.run_ends) panel.run_groups.push_back(panel.group_of[end - 1]);
+  if (panel.run_ends.size() > panel.decoded.groups()) SortByGroup(panel);
   panel.run_inputs = InputsOfEach(panel.run_ends);
   panel.hot_groups.clear();
   for (const Hot& hot : hot_) panel.hot_groups.push_back(panel.group_of[hot.input.k]);
@@ -189,7 +230,7 @@ void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t widt
     const uint64_t start = channel * k_;
     panel.digests.push_back(
         decoded.small.empty()
-            ? Digest(panel, std::span(decoded.steps).subspan(start, k_), scales, panel.weights)
+            ? Digest(std::span(decoded.steps).subspan(start, k_), scales, panel)
             : DigestSmall(std::span(decoded.small).subspan(start, k_), scales, panel));
     AddHotProducts(judged, channel, scales, &panel.kernel[first + channel], width, panel);
     // Mostly the first weight says so.

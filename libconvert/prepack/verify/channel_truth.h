@@ -35,11 +35,17 @@ struct ChannelPanelTruth {
   bool zeros = true;               // every weight of the panel is zero in the source
   DecodedRows decoded;
   DecodedRows scattered;
-  std::vector<uint64_t> run_ends;    // of consecutive input channels with the same group
-  uint64_t run_inputs = 0;           // how many each run has; 0: some have other numbers
-  std::vector<float> run_scales;     // in one channel
-  std::vector<float> weights;        // of one run
-  std::vector<uint64_t> hot_groups;  // by hot input, as hot_ has them
+  // Where groups are scattered: the input channels group by group, and their factors.
+  std::vector<uint32_t> by_group;
+  DigestFactors factors_by_group;
+  std::vector<int8_t> small_by_group;  // the steps of one channel
+  std::vector<float> steps_by_group;   // the same
+  std::vector<uint64_t> run_ends;      // of consecutive input channels with the same group
+  std::vector<uint64_t> run_groups;    // which that is
+  uint64_t run_inputs = 0;             // how many each run has; 0: some have other numbers
+  std::vector<float> run_scales;       // in one channel
+  std::vector<float> weights;          // of one run
+  std::vector<uint64_t> hot_groups;    // by hot input, as hot_ has them
   // Of the hot inputs of all rows, in one channel.
   std::vector<float> hot_steps;
   std::vector<float> hot_scales;
@@ -72,8 +78,12 @@ class ChannelTruth {
   void AddHotProducts(WeightRounding judged, uint64_t channel, std::span<const float> scales,
                       double* y, uint64_t width, ChannelPanelTruth& panel) const;
   void NoteGroups(ChannelPanelTruth& panel) const;
-  uint32_t Digest(const ChannelPanelTruth& panel, std::span<const float> steps,
-                  std::span<const float> scales, std::vector<float>& weights) const;
+  void SortByGroup(ChannelPanelTruth& panel) const;
+  const DigestFactors& FactorsOf(const ChannelPanelTruth& panel) const {
+    return panel.by_group.empty() ? factors_ : panel.factors_by_group;
+  }
+  uint32_t Digest(std::span<const float> steps, std::span<const float> scales,
+                  ChannelPanelTruth& panel) const;
   uint32_t DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
                        ChannelPanelTruth& panel) const;
   bool TakesSmall() const;

@@ -48,11 +48,16 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
                        const DecodedRows& decoded, std::span<float> operands);
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights);
-// The operand of one weight. `to_f16`: activations are f16, not bf16.
-double KernelWeight(WeightRounding rounding, bool to_f16, float step, float scale);
-// Those of several, with a scale each.
+// Those of some steps, with a scale each. `to_f16`: activations are f16, not bf16.
 void FillKernelWeights(WeightRounding rounding, bool to_f16, std::span<const float> steps,
                        std::span<const float> scales, std::span<double> operands);
+// Those of some steps with one scale, rounded to f32 in the end.
+void FillKernelWeights(WeightRounding rounding, bool to_f16, std::span<const float> steps,
+                       float scale, std::span<float> operands);
+// Does the kernel read FP8 numbers below 2^-6 as if they had a leading one?
+bool ReadsAsNormal(WeightRounding rounding);
+// What it reads them as.
+void ReadAllAsNormal(std::span<const float> steps, std::span<float> read);
 
 // What a GEMM on one packed module should give: in f64, from the source, decoded by the second
 // path.

@@ -78,26 +78,36 @@ class Mxfp4Model final : public FloatModel {
     return m() - row / kTokensAtATime * kTokensAtATime <= kTokensByVector;
   }
 
-  // The kernel adds the exponent of the scale to that of the weight. A weight of zero has none: it
-  // keeps its sign alone, as it does where the source is decoded.
-  static float Weight(int code, int exponent) {
-    const int added = code % 8 == 0 ? 0 : (exponent - 127) * 128;
-    return BF16ToF32(static_cast<uint16_t>(kNumbers[static_cast<size_t>(code)] + added));
+  void Decode(const ModelPiece& piece, float* w) const override {
+    for (uint64_t j = 0; j < piece.inputs;) {
+      const uint64_t in_k = piece.k0 + j;
+      const uint64_t count = std::min(kGroupInputs - in_k % kGroupInputs, piece.inputs - j);
+      DecodeGroup({.n0 = piece.n0, .rows = piece.rows, .k0 = in_k, .inputs = count},
+                  w + j * kStripChannels);
+      j += count;
+    }
   }
 
-  void Decode(const ModelPiece& piece, float* w) const override {
+  // Of input channels of one group. The kernel adds the exponent of the scale to that of the
+  // weight. A weight of zero has none: it keeps its sign alone, as it does where the source is
+  // decoded.
+  void DecodeGroup(const ModelPiece& piece, float* w) const {
     const uint64_t block = piece.n0 / kBlockChannels;
     const uint64_t half = piece.n0 % kBlockChannels / kStripChannels;
+    const uint64_t group = block * (k() / kGroupInputs) + piece.k0 / kGroupInputs;
+    std::array<std::array<int, 2>, kStripChannels> added{};  // to a zero, and to others
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      const uint64_t scale = group * kBlockChannels + half * kStripChannels + i;
+      added[i][1] = (Load<uint8_t>(packed().scale, scale) - 127) * 128;
+    }
     for (uint64_t j = 0; j < piece.inputs; ++j) {
       const uint64_t in_k = piece.k0 + j;
       const uint64_t pair = block * (k() / 2) + in_k / 2;
-      const uint64_t group = block * (k() / kGroupInputs) + in_k / kGroupInputs;
+      const std::byte* bytes = &packed().weight[pair * kBlockChannels + in_k % 2];
       float* to = w + (j ^ 1U) * kStripChannels;
       for (uint64_t i = 0; i < piece.rows; ++i) {
-        const uint64_t byte = pair * kBlockChannels + 2 * i + in_k % 2;
-        const uint64_t scale = group * kBlockChannels + half * kStripChannels + i;
-        to[i] = Weight(LoadNibble(packed().weight, 2 * byte + half),
-                       Load<uint8_t>(packed().scale, scale));
+        const unsigned code = std::to_integer<unsigned>(bytes[2 * i]) >> 4 * half & 15U;
+        to[i] = BF16ToF32(static_cast<uint16_t>(kNumbers[code] + added[i][code % 8 == 0 ? 0 : 1]));
       }
     }
   }

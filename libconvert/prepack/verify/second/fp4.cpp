@@ -96,6 +96,18 @@ const std::array<float, 16>& Fp4Numbers() {
   return numbers;
 }
 
+// The two numbers of every byte, the even input channel's first.
+const std::array<std::array<float, 2>, 256>& Fp4Pairs() {
+  static const std::array<std::array<float, 2>, 256> pairs = [] {
+    std::array<std::array<float, 2>, 256> all{};
+    for (size_t byte = 0; byte < all.size(); ++byte) {
+      all[byte] = {Fp4Numbers()[byte % 16], Fp4Numbers()[byte / 16]};
+    }
+    return all;
+  }();
+  return pairs;
+}
+
 // Bytes [first, first + count) of each of the rows of the matrix, of `width` bytes.
 Status ReadLines(const Checkpoint& source, const StoredTensor& tensor, uint64_t first_row,
                  uint64_t rows, uint64_t width, uint64_t first, uint64_t count,
@@ -146,13 +158,11 @@ Status DecodeInputsFirst(const Checkpoint& source, const Fp4Tensors& found,
   std::vector<uint8_t> bytes;
   PREPACK_TRY(ReadLines(source, *found.codes, found.matrix * codes[1] + wanted.k0 / 2,
                         wanted.inputs / 2, codes[2], wanted.n0, wanted.rows, bytes));
-  const std::array<float, 16>& numbers = Fp4Numbers();
+  const auto& pairs = Fp4Pairs();
   out.steps.resize(wanted.rows * wanted.inputs);
   for (size_t i = 0; i < bytes.size(); ++i) {
     const size_t input = i / wanted.rows * 2;
-    float* pair = &out.steps[i % wanted.rows * wanted.inputs + input];
-    pair[0] = numbers[bytes[i] % 16];
-    pair[1] = numbers[bytes[i] / 16];
+    std::ranges::copy(pairs[bytes[i]], &out.steps[i % wanted.rows * wanted.inputs + input]);
   }
   out.group_of.resize(wanted.inputs);
   for (uint64_t i = 0; i < wanted.inputs; ++i) out.group_of[i] = (wanted.k0 + i) / 16;
@@ -192,12 +202,10 @@ Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows
   std::vector<uint8_t> bytes;
   PREPACK_TRY(ReadLines(source, *found.codes, first_row, wanted.rows, wanted.k / 2, wanted.k0 / 2,
                         wanted.inputs / 2, bytes));
-  const std::array<float, 16>& numbers = Fp4Numbers();
+  const auto& pairs = Fp4Pairs();
   out.steps.resize(2 * bytes.size());
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    out.steps[2 * i] = numbers[bytes[i] % 16];
-    out.steps[2 * i + 1] = numbers[bytes[i] / 16];
-  }
+  float* steps = out.steps.data();
+  for (const uint8_t byte : bytes) steps = std::ranges::copy(pairs[byte], steps).out;
 
   const uint64_t group_size = wanted.k / groups;
   out.group_of.resize(wanted.inputs);

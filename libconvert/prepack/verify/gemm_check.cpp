@@ -263,12 +263,10 @@ void KeepWorseProduct(std::optional<GemmFigures> own, uint64_t first_channel,
     input.kernel.worst_channel += first_channel;
     input.end_to_end.worst_channel += first_channel;
   }
-  if (!worst) {
-    worst = std::move(own);
-  } else if (own->channels == 0) {
+  if (worst && own->channels == 0) {
     Figure& kernel = worst->inputs.back().kernel;
     if (own->inputs.back().kernel.sqnr_db < kernel.sqnr_db) kernel = own->inputs.back().kernel;
-  } else if (WorstKernelDb(own) < WorstKernelDb(worst)) {
+  } else if (!worst || WorstKernelDb(own) < WorstKernelDb(worst)) {
     worst = std::move(own);
   }
 }

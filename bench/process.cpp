@@ -101,7 +101,15 @@ std::string ProgramBeside(const std::string& name) {
   return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
 
-Cost Run(const std::vector<std::string>& command) {
+namespace {
+
+struct Ended {
+  int code = 0;
+  Cost cost;
+};
+
+// A program that is killed ends the benchmark.
+Ended RunToEnd(const std::vector<std::string>& command) {
   if (CancellationRequested()) Fail("interrupted");
   const auto begin = std::chrono::steady_clock::now();
   const pid_t child = Spawn(command);
@@ -109,14 +117,31 @@ Cost Run(const std::vector<std::string>& command) {
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   int status = 0;
   rusage usage{};
-  if (wait4(child, &status, 0, &usage) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    Fail(fmt::format("failed: {}", fmt::join(command, " ")));
+  if (wait4(child, &status, 0, &usage) != child || !WIFEXITED(status)) {
+    Fail(fmt::format("killed: {}", fmt::join(command, " ")));
   }
-  return {.seconds = time.count(),
-          .cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime),
-          .user_seconds = Seconds(usage.ru_utime),
-          .resident = static_cast<double>(usage.ru_maxrss) / kKibibytes,
-          .anonymous = anonymous};
+  return {.code = WEXITSTATUS(status),
+          .cost = {.seconds = time.count(),
+                   .cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime),
+                   .user_seconds = Seconds(usage.ru_utime),
+                   .resident = static_cast<double>(usage.ru_maxrss) / kKibibytes,
+                   .anonymous = anonymous}};
+}
+
+}  // namespace
+
+Cost Run(const std::vector<std::string>& command) {
+  const Ended ended = RunToEnd(command);
+  if (ended.code != 0) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
+  return ended.cost;
+}
+
+std::optional<Cost> RunIfSupported(const std::vector<std::string>& command) {
+  constexpr int kUnsupported = 5;
+  const Ended ended = RunToEnd(command);
+  if (ended.code == kUnsupported) return std::nullopt;
+  if (ended.code != 0) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
+  return ended.cost;
 }
 
 Cost Summarize(const std::vector<Cost>& costs) {

@@ -4,6 +4,7 @@
 // Whole programs, as a user runs them, and what they cost.
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Cost {
 // `resident` is never less than what this program has in memory, which Linux counts for its
 // children: leave what needs much memory to programs of their own.
 Cost Run(const std::vector<std::string>& command);
+// The same, but prepack may say that what it is asked for is not supported (5): nothing.
+std::optional<Cost> RunIfSupported(const std::vector<std::string>& command);
 
 // The median of times, and the most of memory. At least one.
 Cost Summarize(const std::vector<Cost>& costs);

@@ -1,12 +1,12 @@
-// What verifying costs, as the user pays it: `prepack convert` and `prepack verify` of the same
-// checkpoint in turns, as processes of their own; their ratio, and the memory that each takes. Then
-// the rates of what the GEMM level spends its time on.
+// What verifying costs, as the user pays it: `prepack convert --no-flush` and `prepack verify` of
+// the same checkpoint in turns, as processes of their own, for every pair of format and target;
+// their ratio, the worst one, and the memory that each takes. Then the rates of what the GEMM level
+// spends its time on.
 //
-//   bench_verify [RUNS]
+//   bench_verify [RUNS [MODULES]]
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model_rates.h"
+#include "prepack/layouts/table.h"
 #include "process.h"
 #include "sample_checkpoint.h"
 #include "scratch_folder.h"
@@ -24,56 +25,70 @@ namespace {
 using prepack::bench::Cost;
 using prepack::bench::Fail;
 using prepack::bench::Run;
+using prepack::bench::RunIfSupported;
 using prepack::bench::SampleFormat;
 using prepack::bench::Summarize;
 
 constexpr uint64_t kOutputs = 4096;
 constexpr uint64_t kInputs = 14336;
-constexpr std::array kFormats = {"ct pack-quantized 4-bit", "ct int-quantized 8-bit"};
-constexpr std::array kTargets = {"vllm-cpu", "zentorch", "onednn"};
-constexpr std::array<uint64_t, 2> kModules = {1, 4};
 
-const SampleFormat& FormatOf(std::string_view name) {
-  for (const SampleFormat& format : prepack::bench::SampleFormats()) {
-    if (format.name == name) return format;
-  }
-  Fail(fmt::format("no such format: {}", name));
+struct Worst {
+  double ratio = 0;
+  std::string pair;
+};
+
+std::vector<std::string> Convert(const std::string& program, const std::filesystem::path& source,
+                                 std::string_view target, const std::filesystem::path& output) {
+  return {program, "convert",       source.string(), "-t",         std::string(target),
+          "-o",    output.string(), "--force",       "--no-flush", "-q"};
 }
 
-void Measure(const std::string& program, const SampleFormat& format, uint64_t modules, int runs) {
+void MeasurePair(const std::string& program, const SampleFormat& format, std::string_view target,
+                 const prepack::bench::ScratchFolder& scratch, int runs, Worst& worst) {
+  const std::filesystem::path source = scratch.path() / "source";
+  const std::filesystem::path packed = scratch.path() / "packed";
+  std::filesystem::remove_all(packed);
+  if (!RunIfSupported(Convert(program, source, target, packed))) return;
+  std::vector<Cost> converts;
+  std::vector<Cost> verifies;
+  for (int run = 0; run < runs; ++run) {
+    converts.push_back(Run(Convert(program, source, target, packed)));
+    verifies.push_back(
+        Run({program, "verify", packed.string(), "--source", source.string(), "-q"}));
+  }
+  const Cost convert = Summarize(converts);
+  const Cost verify = Summarize(verifies);
+  const double ratio = verify.seconds / convert.seconds;
+  fmt::print("{:<28}{:<20}{:>10.3f}{:>10.3f}{:>8.1f}{:>8.1f}{:>8.0f}{:>8.0f}\n", format.name,
+             target, convert.seconds, verify.seconds, ratio,
+             verify.cpu_seconds / convert.cpu_seconds, convert.anonymous, verify.anonymous);
+  std::fflush(stdout);
+  if (ratio > worst.ratio) worst = {ratio, fmt::format("{} to {}", format.name, target)};
+}
+
+void MeasureFormat(const std::string& program, const SampleFormat& format, uint64_t modules,
+                   int runs, Worst& worst) {
   const prepack::bench::ScratchFolder scratch;
   const std::filesystem::path source = scratch.path() / "source";
   std::filesystem::create_directory(source);
   if (!prepack::bench::WriteSample(source, format, kOutputs, kInputs, modules).ok())
     Fail("cannot write the sample");
-  for (const char* target : kTargets) {
-    const std::string packed = (scratch.path() / target).string();
-    std::vector<Cost> converts;
-    std::vector<Cost> verifies;
-    for (int run = 0; run < runs; ++run) {
-      converts.push_back(
-          Run({program, "convert", source.string(), "-t", target, "-o", packed, "--force", "-q"}));
-      verifies.push_back(Run(
-          {program, "verify", packed, "--source", source.string(), "--engine", "reference", "-q"}));
-    }
-    const Cost convert = Summarize(converts);
-    const Cost verify = Summarize(verifies);
-    fmt::print("{:<28}{:<10}{:>8}{:>11.3f}{:>11.3f}{:>8.1f}{:>9.0f}{:>9.0f}\n", format.name, target,
-               modules, convert.seconds, verify.seconds, verify.seconds / convert.seconds,
-               convert.resident, verify.resident);
-    std::fflush(stdout);
+  for (const prepack::Target& target : prepack::AllTargets()) {
+    MeasurePair(program, format, target.id, scratch, runs, worst);
   }
 }
 
-void MeasureAll(int runs) {
-  if (runs < 1) Fail("RUNS must be a number above 0");
+void MeasureAll(int runs, int modules) {
+  if (runs < 1 || modules < 1) Fail("RUNS and MODULES must be numbers above 0");
   const std::string program = prepack::bench::ProgramBeside("prepack");
-  fmt::print("{:<28}{:<10}{:>8}{:>11}{:>11}{:>8}{:>9}{:>9}\n",
-             fmt::format("{} x {}, median of {}", kOutputs, kInputs, runs), "target", "modules",
-             "convert s", "verify s", "ratio", "MiB", "MiB");
-  for (const uint64_t modules : kModules) {
-    for (const char* format : kFormats) Measure(program, FormatOf(format), modules, runs);
+  fmt::print("{:<28}{:<20}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}\n",
+             fmt::format("{} x {} x {}, median of {}", modules, kOutputs, kInputs, runs), "target",
+             "convert s", "verify s", "ratio", "of CPU", "MiB", "MiB");
+  Worst worst;
+  for (const SampleFormat& format : prepack::bench::SampleFormats()) {
+    MeasureFormat(program, format, static_cast<uint64_t>(modules), runs, worst);
   }
+  fmt::print("the worst: {:.1f}, {}\n", worst.ratio, worst.pair);
   fmt::print("\n");
   prepack::bench::PrintReferenceRates();
   fmt::print("\n");
@@ -86,5 +101,6 @@ void MeasureAll(int runs) {
 
 int main(int argc, char** argv) {
   const int runs = argc > 1 ? std::atoi(argv[1]) : 5;
-  return prepack::bench::RunBenchmark([runs] { MeasureAll(runs); });
+  const int modules = argc > 2 ? std::atoi(argv[2]) : 4;
+  return prepack::bench::RunBenchmark([=] { MeasureAll(runs, modules); });
 }

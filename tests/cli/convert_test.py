@@ -569,6 +569,27 @@ class Shell(harness.ToolTest):
         result = self.run_ok("convert", source, "-o", out, "-t", "vllm-cpu", "-q", "--verify")
         self.assertEqual((result.stdout, result.stderr), ("", ""))
 
+    def test_json_has_the_verdict(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        levels = {"integrity": "passed", "exactness": "passed", "gemm": "passed", "quality": "not run"}
+        for target in ("vllm-cpu", "compressed-tensors"):
+            args = ("convert", source, "-o", self.scratch / target, "-t", target, "--json")
+            report = self.checked_json(self.run_ok(*args, "--verify").stdout, "convert")
+            self.assertEqual(report["verification"], {"verdict": "passed", "levels": levels})
+            report = self.checked_json(self.run_ok(*args, "--force").stdout, "convert")
+            self.assertIsNone(report["verification"])
+
+    def test_json_has_a_bad_verdict(self):
+        """An output that is complete, and was damaged later."""
+        args = ("convert", self.copy_checkpoint(), "-o", self.scratch / "out", "-t", "vllm-cpu", "--resume", "--json")
+        self.run_ok(*args)
+        harness.flip_weight(self.scratch / "out", "model.layers.0.mlp.down_proj")
+        result = self.run_tool(*args, "--verify")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        found = self.checked_json(result.stdout, "convert")["verification"]
+        self.assertEqual(found["verdict"], "failed")
+        self.assertEqual([found["levels"][level] for level in ("integrity", "exactness")], ["failed", "failed"])
+
     def test_isa(self):
         args = ("convert", CHECKPOINTS / "ct-w4a16-g128-sym", "-o", self.scratch / "o")
         self.assert_fails(

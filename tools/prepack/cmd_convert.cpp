@@ -128,10 +128,10 @@ Result<ConvertOptions> OptionsOf(const ConvertCommand& command) {
 }
 
 void PrintConversion(const ConvertReport& report, const ConvertOptions& options,
-                     const ConvertCommand& command) {
+                     const ConvertCommand& command, const VerifyReport* verified) {
   if (!command.common.quiet) PrintNotCopied(report.not_copied);
   if (command.common.json) {
-    PrintJson(ConvertJson(report, command.source));
+    PrintJson(ConvertJson(report, command.source, verified));
   } else if (!command.common.quiet) {
     Print(ConvertText(report));
     PrintCpuHint(options.source, options.plan, command.common);
@@ -205,14 +205,14 @@ ExitCodeValue RunConvert(const ConvertCommand& command) {
   }
   if (!command.verify) {
     display.Stop();
-    PrintConversion(*report, *options, command);
+    PrintConversion(*report, *options, command, nullptr);
     return kExitDone;
   }
   const Result<VerifyReport> verified = check.Finish();
   display.Stop();
-  PrintConversion(*report, *options, command);
+  PrintConversion(*report, *options, command, verified.ok() ? &*verified : nullptr);
   if (!verified.ok()) return Fail(verified.status());
-  // stdout holds one JSON document: that of convert. The verdict is the exit code.
+  // stdout holds one JSON document: that of convert, with the verdict.
   CommonOptions common = command.common;
   common.quiet = common.quiet || common.json;
   common.json = false;

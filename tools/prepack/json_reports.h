@@ -16,6 +16,7 @@
 #include "prepack/convert/plan.h"
 #include "prepack/diff/diff.h"
 #include "prepack/inspect/inspect.h"
+#include "prepack/verify/report/report.h"
 
 namespace prepack::cli {
 
@@ -26,7 +27,9 @@ Json JsonNumber(const std::optional<double>& value);
 
 Json FindingsJson(const std::vector<Finding>& findings);
 
-Json ConvertJson(const ConvertReport& report, const std::string& source);
+// `verified`: null if it was not verified.
+Json ConvertJson(const ConvertReport& report, const std::string& source,
+                 const VerifyReport* verified);
 Json MergeJson(const MergeReport& report, const std::string& output);
 // Those that have an entry for every module or tensor are written piece by piece.
 void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source,

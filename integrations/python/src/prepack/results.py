@@ -94,6 +94,12 @@ class Check(Document):
 
 
 @dataclass(frozen=True)
+class ConvertVerification(Record):
+    verdict: Literal["passed", "failed", "not run"]
+    levels: Dict[str, Literal["passed", "failed", "not run"]]
+
+
+@dataclass(frozen=True)
 class Convert(Document):
     """Result of prepack convert --json."""
 
@@ -121,6 +127,7 @@ class Convert(Document):
     rounded_scales: int
     fused_modules: int
     apart: Dict[str, str]
+    verification: Optional[ConvertVerification]
 
 
 @dataclass(frozen=True)

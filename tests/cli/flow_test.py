@@ -199,6 +199,82 @@ class Fetch(FlowTest):
         self.assertEqual(harness.hashes(self.out), harness.hashes(self.expected()))
         self.run_ok("verify", self.out, "--source", self.model)
 
+    def headers_of_parts(self, count=2):
+        """The parts of an output without their data, beside `away/out`; returns their folders."""
+        (self.scratch / "away").mkdir()
+        parts = []
+        for part in range(1, count + 1):
+            self.run_ok("convert", self.model, "-o", self.out, "-t", "vllm-cpu", "--part", f"{part}/{count}")
+            parts.append(harness.part_name(self.out, part, count))
+            leave_headers(parts[-1], self.scratch / "away" / parts[-1].name)
+        return parts
+
+    def test_parts_are_merged_by_their_headers(self):
+        parts = self.headers_of_parts()
+        away = self.scratch / "away" / "out"
+        report = self.checked_json(self.run_ok("merge", away, "--json").stdout, "merge")
+        self.run_ok("merge", self.out, "--keep-parts")
+        # All but the data is there, and of it what says where it is.
+        self.assertEqual(sorted(os.listdir(away)), sorted(f"{name}.headers" if name in report["files"] else name
+                                                          for name in os.listdir(self.out)))
+        for name in os.listdir(self.out):
+            if name in report["files"]:
+                of_part = self.scratch / report["files"][name]
+                self.assertEqual((self.out / name).read_bytes(), of_part.read_bytes())
+                self.assertIn(of_part.parent, parts)
+            else:
+                self.assertEqual((away / name).read_bytes(), (self.out / name).read_bytes(), name)
+
+    def test_headers_of_another_part_are_not_merged(self):
+        parts = self.headers_of_parts()
+        (shard,) = (self.scratch / "away" / parts[0].name).glob("*.headers")
+        self.assertIn(b'"I32"', shard.read_bytes())
+        shard.write_bytes(shard.read_bytes().replace(b'"I32"', b'"U32"', 1))
+        self.assert_fails(3, ["not what was written"], "merge", self.scratch / "away" / "out")
+        self.assertFalse((self.scratch / "away" / "out").exists())
+
+    def verify_away(self, source, folder, *args, code=0):
+        self.log.unlink(missing_ok=True)
+        fetch = f"echo {{path}} >> {self.log}; cp $(dirname {{path}} | sed s/away-//)/{{file}} {{path}}"
+        return self.run_tool("verify", folder, "--source", source, "--fetch", fetch, *args)
+
+    def test_verified_in_parts_that_bring_what_they_read(self):
+        self.model = layered_checkpoint(self.scratch / "model", shards=4)
+        for part in (1, 2, 3):
+            self.convert("--part", f"{part}/3", source=self.model)
+        self.run_ok("merge", self.out)
+        source = leave_headers(self.model, self.scratch / "away-model")
+        folder = leave_headers(self.out, self.scratch / "away-out")
+        shards = len(list(self.model.glob("*.safetensors"))) + len(list(self.out.glob("*.safetensors")))
+        for part in (1, 2, 3):
+            done = self.verify_away(source, folder, "--part", f"{part}/3", "--report", self.scratch / f"{part}.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            brought = self.log.read_text().split()
+            self.assertLess(len(brought), shards)
+            self.assertEqual(len(brought), len(set(brought)))
+            for path in (*source.glob("*.safetensors"), *folder.glob("*.safetensors")):
+                path.unlink()
+        merge = ("--merge", *(self.scratch / f"{part}.json" for part in (1, 2, 3)))
+        away = self.run_ok("verify", folder, "--source", source, *merge).stdout
+        self.assertEqual(away, self.run_ok("verify", self.out, "--source", self.model).stdout)
+
+    def test_what_verify_brings_must_be_what_its_headers_say(self):
+        self.model = shutil.copytree(self.model, self.scratch / "model")
+        self.convert(source=self.model)
+        source = leave_headers(self.model, self.scratch / "away-model")
+        folder = leave_headers(self.out, self.scratch / "away-out")
+        whole = self.run_ok("verify", self.out, "--source", self.model).stdout
+        before = harness.snapshot(self.scratch / "away-model")
+        args = ("verify", folder, "--source", source, "--fetch")
+        for command, code, said in (("exit 9; {file}", 4, "exit code 9"), ("true {file}", 4, "cannot open it"),
+                                    (f"head -c 5000 {self.model}/config.json > {{path}} # {{file}}", 3, "another file"),
+                                    ("true", 2, "does not say which file")):
+            done = self.run_tool(*args, command)
+            self.assertIn(said, done.stdout + done.stderr)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertEqual(harness.snapshot(self.scratch / "away-model"), before)
+        self.assertEqual(self.verify_away(source, folder).stdout, whole)
+
     def test_another_run_with_the_same_source(self):
         leave_headers(self.model, self.source)
         waits = f"while ! test -e {self.scratch}/go; do sleep 0.05; done; cp {self.model}/{{file}} {{path}}"

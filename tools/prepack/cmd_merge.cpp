@@ -27,7 +27,7 @@ std::string MergeText(const MergeReport& report, const std::string& output) {
     text += fmt::format("  {:>5} × {}\n", modules, layout);
   }
   return text + fmt::format("  {} other tensors; {} in {}\n", report.copied_tensors,
-                            HumanBytes(report.output_bytes), Plural(report.shards, "file"));
+                            HumanBytes(report.output_bytes), Plural(report.shards.size(), "file"));
 }
 
 ExitCodeValue RunMerge(const MergeCommand& options) {

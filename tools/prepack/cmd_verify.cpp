@@ -15,7 +15,10 @@
 #include "gguf_commands.h"
 #include "part_options.h"
 #include "prepack/base/status.h"
+#include "prepack/base/progress.h"
 #include "prepack/base/text.h"
+#include "prepack/io/missing_files.h"
+#include "shell_carrier.h"
 #include "verify_output.h"
 
 namespace prepack::cli {
@@ -71,6 +74,7 @@ struct VerifyCommand {
   VerifyOutputs outputs;
   GgufFlags gguf;
   PartFlags parts;
+  std::string fetch;
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
 };
@@ -172,9 +176,22 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   return options;
 }
 
+// The carrier must outlive the verification.
+Status BringMissing(ShellCarrier& carrier) {
+  PREPACK_TRY(carrier.Check());
+  MissingFiles::OfProcess().Bring(
+      [&carrier](const std::string& name, const std::filesystem::path& path) {
+        return carrier.Carry(name, path, /*stop=*/false);
+      });
+  return {};
+}
+
 ExitCodeValue RunVerify(const VerifyCommand& command) {
   const Result<VerifyOptions> options = ToOptions(command);
   if (!options.ok()) return Fail(options.status());
+  ShellCarrier fetch("--fetch", command.fetch);
+  const Status brings = command.fetch.empty() ? Status() : BringMissing(fetch);
+  if (!brings.ok()) return Fail(brings);
   VerifyOutputs outputs = command.outputs;
   if (!command.tolerance.empty()) {
     const Result<double> tolerance = ParseTolerance(command.tolerance);
@@ -212,6 +229,14 @@ void AddInputs(CLI::App& command, VerifyCommand& options) {
                   "Also multiply with recorded activations: a .safetensors file with one tensor x "
                   "[M, K] per module, under the module's name")
       ->type_name("FILE");
+}
+
+void AddFetch(CLI::App& command, VerifyCommand& options) {
+  command
+      .add_option("--fetch", options.fetch,
+                  "Run COMMAND for each shard of OUT or SRC that is to be read and of which only "
+                  "headers are here; {file} is its name, {path} where it is to be written")
+      ->type_name("COMMAND");
 }
 
 void AddLevels(CLI::App& command, VerifyCommand& options) {
@@ -289,6 +314,7 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   AddLevels(*command, *options);
   AddReports(*command, options->outputs, options->tolerance);
   options->parts.AddTo(*command, {"--junit", "--html", "--markdown", "--against"});
+  AddFetch(*command, *options);
   for (CLI::Option* option : command->get_options()) {
     if (option->get_items_expected_max() > 0) option->check(NotEmpty());
   }

@@ -281,8 +281,10 @@ Json MergeJson(const MergeReport& report, const std::string& output) {
   json["layouts"] = report.layouts.empty() ? Json::object() : Json(report.layouts);
   json["copied_tensors"] = report.copied_tensors;
   json["output_bytes"] = report.output_bytes;
-  json["shards"] = report.shards;
+  json["shards"] = report.shards.size();
   json["source_fingerprint"] = report.source_fingerprint;
+  json["files"] = Json::object();
+  for (const MergedFile& shard : report.shards) json["files"][shard.file] = shard.from;
   return json;
 }
 

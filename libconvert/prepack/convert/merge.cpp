@@ -112,6 +112,7 @@ namespace {
 // A shard of a part, and its name in the packed folder.
 struct MergedShard {
   fs::path from;
+  std::string_view suffix;  // of the file that is here: kHeadersSuffix, or none
   std::string name;
   SafetensorsHeader header;
   FileRecord record;
@@ -301,7 +302,7 @@ Status Merger::AddManifest(Manifest manifest, const fs::path& folder) {
 }
 
 Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
-  PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(path));
+  PREPACK_TRY_ASSIGN(const File file, File::OpenWeights(path));
   if (file.size() != record.bytes) {
     return Malformed(path.string(), "the shard is not what was written: its size differs")
         .Found(fmt::format("{} bytes", file.size()))
@@ -309,7 +310,8 @@ Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
   }
   PREPACK_TRY_ASSIGN(SafetensorsHeader header, ReadSafetensorsHeader(file));
   PREPACK_TRY(CheckShard(file, header, record));
-  shards_.push_back({path, "", std::move(header), record});
+  shards_.push_back(
+      {path, file.headers_only() ? kHeadersSuffix : "", "", std::move(header), record});
   return {};
 }
 
@@ -356,7 +358,9 @@ Status LinkOrCopy(const fs::path& from, const fs::path& to) {
 Status Merger::WriteFolder(const fs::path& folder) {
   std::vector<IndexedShard> indexed;
   for (const MergedShard& shard : shards_) {
-    PREPACK_TRY(LinkOrCopy(shard.from, folder / shard.name));
+    fs::path from = shard.from;
+    fs::path to = folder / shard.name;
+    PREPACK_TRY(LinkOrCopy(from += shard.suffix, to += shard.suffix));
     indexed.push_back({shard.name, &shard.header});
     manifest_.files[shard.name] = shard.record;
   }
@@ -391,8 +395,11 @@ MergeReport Merger::Report() const {
   report.packed_modules = manifest_.modules.size();
   for (const auto& [name, module] : manifest_.modules) ++report.layouts[module.layout];
   report.copied_tensors = manifest_.tensors.size();
-  report.shards = shards_.size();
-  for (const MergedShard& shard : shards_) report.output_bytes += shard.record.bytes;
+  for (const MergedShard& shard : shards_) {
+    const fs::path part = shard.from.parent_path().filename();
+    report.shards.push_back({shard.name, (part / shard.from.filename()).string()});
+    report.output_bytes += shard.record.bytes;
+  }
   report.source_fingerprint = manifest_.source_fingerprint;
   return report;
 }

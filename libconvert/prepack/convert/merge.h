@@ -45,12 +45,19 @@ Result<Manifest> ReadPartManifest(const std::filesystem::path& folder);
 // Puts the parts of a conversion (`prepack convert --part I/N`, see packed/run_identity.h)
 // together. The shards are not copied: they get second names in the packed folder (hard links), and
 // the parts are removed when it is there. Where the file system has no hard links, they are copied.
-// The source is not needed.
+// The source is not needed, and no weights are: of a shard that is somewhere else, a file of
+// headers (io/file.h) is enough, and the folder gets one.
 
 struct MergeOptions {
   std::filesystem::path output;  // as given to convert; the parts lie beside it
   bool replace = false;          // an existing packed folder may be replaced
   bool keep_parts = false;       // do not remove the parts
+};
+
+// A shard of the output, and which one it was: "OUT.part-00001-of-00002/SHARD".
+struct MergedFile {
+  std::string file;
+  std::string from;
 };
 
 struct MergeReport {
@@ -59,7 +66,7 @@ struct MergeReport {
   size_t packed_modules = 0;
   std::map<std::string, size_t> layouts;  // layout id → modules
   size_t copied_tensors = 0;
-  size_t shards = 0;
+  std::vector<MergedFile> shards;
   uint64_t output_bytes = 0;  // of all shards
   std::string source_fingerprint;
 };

@@ -22,6 +22,7 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/io/mapping.h"
+#include "prepack/io/missing_files.h"
 #include "prepack/io/noted_ranges.h"
 #include "prepack/io/posix.h"
 
@@ -284,6 +285,10 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
   if (out.empty()) return {};
   const std::optional<uint64_t> place = PlaceOf(offset, out.size());
   if (place) return FillAt(*place, out);
+  if (MissingFiles::OfProcess().Can()) {
+    PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
+    return whole->ReadAt(offset, out);
+  }
   if (noted.mode() != NotedRanges::Mode::kMissing || !noted.Note(path_, offset, out.size())) {
     return NotHere(offset, out.size());
   }
@@ -346,7 +351,11 @@ Status VisitMapping(const std::filesystem::path& path, const Mapping& mapping, u
 
 // Null where there are no bytes.
 Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes) const {
-  if (headers_only()) return NotHere(offset, bytes);
+  if (headers_only()) {
+    if (!MissingFiles::OfProcess().Can()) return NotHere(offset, bytes);
+    PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
+    return whole->Map(offset, bytes);
+  }
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))

@@ -339,14 +339,16 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, LevelResult& r
 }
 
 // Loaders take what they see: shards, templates, code, configs. So the folder must not hold files
-// that the manifest does not list, except a README and hidden files.
+// that the manifest does not list, except a README, hidden files, and the headers of shards.
 void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
   const Result<std::vector<std::string>> names = NamesIn(folder.path());
   if (!names.ok()) return result.Fail(folder.path().string(), names.status().ToString());
   for (const std::string& name : *names) {
     const bool hidden = name.starts_with(".") && !name.ends_with(".safetensors");
     if (hidden || name == kManifestName || name == "README.md") continue;
-    if (folder.manifest().files.contains(name)) continue;
+    const bool of_headers = name.ends_with(kHeadersSuffix);
+    const size_t length = name.size() - (of_headers ? kHeadersSuffix.size() : 0);
+    if (folder.manifest().files.contains(name.substr(0, length))) continue;
     result.Fail(Printable(name), "the manifest does not list this file");
   }
 }

@@ -227,13 +227,13 @@ def verify(
     jobs: Optional[int] = None, memory_limit: Union[None, int, str] = None,
     merge: Optional[Sequence[PathLike]] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None, like: Optional[PathLike] = None,
-    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None, fetch: Optional[str] = None,
 ) -> Verify:
     """Proves that a packed folder holds the model. Whatever the verdict, it is the result that says
     so: look at `verdict` or `ok`, or call `raise_if_bad()`. With `merge`, the reports that
     `verify_part` wrote, it reads no weights."""
     arguments = _Arguments("verify").path(folder)
-    arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed)
+    arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed).value("--fetch", fetch)
     arguments.patterns("--min-sqnr", min_sqnr).flag("--strict", strict).value("--against", against)
     arguments.value("--tolerance", tolerance).value("--junit", junit).value("--markdown", markdown)
     arguments.merge(merge).threads(jobs, memory_limit).gguf_source(like, llama_cpp, python)
@@ -247,12 +247,13 @@ def verify_part(
     sample: Optional[float] = None, seed: Optional[int] = None, jobs: Optional[int] = None,
     memory_limit: Union[None, int, str] = None, progress: ProgressOption = None,
     cancel: Optional[threading.Event] = None, like: Optional[PathLike] = None,
-    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None,
+    llama_cpp: Optional[PathLike] = None, python: Optional[PathLike] = None, fetch: Optional[str] = None,
 ) -> Measured:
     """The share of one of many machines: writes what it measured to `report`. `verify(...,
-    merge=reports)` gives the verdict."""
+    merge=reports)` gives the verdict. `fetch` is a command of the shell, for shards of which only headers are
+    here (docs/remote.md)."""
     arguments = _Arguments("verify").path(folder).part(part).value("--report", report)
-    arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed)
+    arguments.measuring(source, baseline, activations, skip, engine, repack, all_channels, sample, seed).value("--fetch", fetch)
     arguments.threads(jobs, memory_limit).gguf_source(like, llama_cpp, python)
     return run(Measured, arguments.all(), shows_progress=True, progress=progress, cancel=cancel)
 

@@ -732,6 +732,7 @@ class Merge(Document):
     output_bytes: int
     shards: int
     source_fingerprint: str
+    files: Dict[str, str]
 
 
 @dataclass(frozen=True)

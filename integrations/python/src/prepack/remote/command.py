@@ -8,11 +8,15 @@ import sys
 from typing import List, Optional
 
 from prepack.errors import Error, UsageError
+from prepack.remote import jobs
 from prepack.remote.files import get
 from prepack.remote.headers import CONNECTIONS, RemoteModel, headers
+from prepack.remote.store import put
 from prepack.tool import tool_path
 
 _COMMANDS = ("plan", "inspect", "check", "diff", "doctor")
+# From one store into another, in parts on many machines.
+_JOBS = {"convert": jobs.convert, "merge": jobs.merge, "verify": jobs.verify}
 
 _DESCRIPTION = """\
 Asks prepack about models that are somewhere else, from the headers of their files: a few MB.
@@ -23,12 +27,17 @@ Asks prepack about models that are somewhere else, from the headers of their fil
   prepack-remote inspect https://HOST/MODEL-Q4_K_M.gguf
   prepack-remote headers hf://ORG/NAME --into FOLDER --side-files
   prepack-remote get hf://ORG/NAME/model-00001-of-00096.safetensors PATH
+
+  prepack-remote convert hf://ORG/NAME -o s3://BUCKET/PACKED -t vllm-cpu --part 3/32 --scratch FOLDER
+  prepack-remote merge s3://BUCKET/PACKED
+  prepack-remote verify s3://BUCKET/PACKED --source hf://ORG/NAME --part 3/32 --report s3://BUCKET/REPORTS/3.json
+  prepack-remote verify s3://BUCKET/PACKED --source hf://ORG/NAME --merge s3://BUCKET/REPORTS
 """
 
 _NOTES = f"""\
 {', '.join(_COMMANDS)}: the commands of prepack, with all their options. Every argument with :// is the
 address of a folder with a model, or of a .gguf or .safetensors file. What would read weights is
-refused. Headers are kept in PREPACK_REMOTE_CACHE (default: ~/.cache/prepack/remote) and fetched again
+refused. convert, merge and verify take --scratch FOLDER for what is on this disk meanwhile. Headers are kept in PREPACK_REMOTE_CACHE (default: ~/.cache/prepack/remote) and fetched again
 when a file has changed. hf:// asks HF_ENDPOINT, s3:// what AWS_ENDPOINT_URL says.
 Exit codes are those of prepack.
 """
@@ -43,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
                         help=f"requests at the same time (default: {CONNECTIONS})")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in _COMMANDS:
+    for name in (*_COMMANDS, *_JOBS):
         passed = commands.add_parser(name, add_help=False, prefix_chars="\0", help=f"as `prepack {name}`")
         passed.add_argument("arguments", nargs=argparse.REMAINDER)
     fetch = commands.add_parser("headers", help="fetch headers and print the folder that has them")
@@ -54,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     whole = commands.add_parser("get", help="download one file, for `prepack convert --fetch`")
     whole.add_argument("url", metavar="URL")
     whole.add_argument("path", metavar="PATH")
+    upload = commands.add_parser("put", help="upload one file, for `prepack convert --done`")
+    upload.add_argument("path", metavar="PATH")
+    upload.add_argument("url", metavar="URL")
     return parser
 
 
@@ -62,6 +74,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "get":
         get(options.url, options.path, connections=options.connections)
         return 0
+    if options.command == "put":
+        put(options.path, options.url)
+        return 0
+    if options.command in _JOBS:
+        return _JOBS[options.command](options.arguments, options.connections)
     if options.command == "headers":
         print(headers(options.url, options.into, side_files=options.side_files,
                       connections=options.connections, progress=progress))

@@ -5,18 +5,26 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Union
+from typing import Any, Callable, Dict, Optional, Union
 
-from prepack.errors import MalformedError, SystemFailedError, UsageError
+from prepack.errors import CancelledError, MalformedError, SystemFailedError, UsageError
+from prepack.remote import source_record
 from prepack.remote.entry import Entry, check_name
 from prepack.remote.headers import CONNECTIONS
 from prepack.remote.parallel import run_all
+from prepack.remote.http_ranges import changed_error
 from prepack.remote.places import Place, place_of
 
 _PIECE = 16 << 20  # bytes of a request
 
 
-def _copy(place: Place, name: str, entry: Entry, fd: int, begin: int) -> None:
+def _never() -> bool:
+    return False
+
+
+def _copy(place: Place, name: str, entry: Entry, fd: int, stopped: Callable[[], bool], begin: int) -> None:
+    if stopped():
+        raise CancelledError("stopped on request", where=name)
     data = place.read(name, begin, min(begin + _PIECE, entry.size), entry)
     written = 0
     while written < len(data):
@@ -38,8 +46,22 @@ def _check_sha256(path: Path, entry: Entry, where: str) -> None:
                              found=f"SHA-256 {digest.hexdigest()}", expected=entry.sha256)
 
 
-def get(url: str, path: Union[str, "os.PathLike[str]"], *, connections: int = CONNECTIONS) -> None:
-    """Downloads one file, which appears whole or not at all, in parallel ranges of one version."""
+def _check_version(name: str, entry: Entry, record: Optional[Dict[str, Any]], url: str) -> None:
+    if record is None or not url.startswith(f"{record['url']}/") or name not in record["files"]:
+        return
+    expected = {name: record["files"][name]}
+    if source_record.first_difference(source_record.files_of({name: entry}), expected) is not None:
+        size, version, _ = record["files"][name]
+        raise changed_error(url, f"{entry.size} bytes, version {entry.version}", f"{size} bytes, version {version}")
+
+
+def get(url: str, path: Union[str, "os.PathLike[str]"], *, connections: int = CONNECTIONS,
+        stopped: Callable[[], bool] = _never) -> None:
+    """Downloads one file, which appears whole or not at all, in parallel ranges of one version. Into a folder of
+    headers (`headers(..., into=)`), it must be of the version that these are of; there, its name is enough."""
+    record = source_record.record_in(Path(path).absolute().parent)
+    if "://" not in url and record is not None:
+        url = f"{record['url']}/{url}"
     folder, _, name = url.rpartition("/")
     check_name(name, url)
     if connections < 1:
@@ -48,11 +70,12 @@ def get(url: str, path: Union[str, "os.PathLike[str]"], *, connections: int = CO
     target = Path(path)
     partial = target.with_name(f".{target.name}.{os.getpid()}.prepack-download")
     entry = place.find(name)
+    _check_version(name, entry, record, url)
     try:
         fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             run_all(connections, _copy,
-                    ((place, name, entry, fd, begin) for begin in range(0, entry.size, _PIECE)))
+                    ((place, name, entry, fd, stopped, begin) for begin in range(0, entry.size, _PIECE)))
             os.fsync(fd)
         finally:
             os.close(fd)

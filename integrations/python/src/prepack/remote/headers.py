@@ -24,8 +24,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from prepack.errors import Error, MalformedError, SystemFailedError, UsageError
 from prepack.progress import ProgressOption, observer_for
-from prepack.remote import gguf
-from prepack.remote.entry import Entry
+from prepack.remote import gguf, source_record
+from prepack.remote.entry import Entry, check_name
 from prepack.remote.headers_file import SUFFIX, read_ranges, write_ranges
 from prepack.remote.parallel import run_all
 from prepack.remote.places import Listing, Place, place_of, wanted_files
@@ -149,7 +149,7 @@ def _fetch_file(name: str, is_weights: bool, place: Place, listing: Listing, fet
     fetched.finish(name)
 
 
-def _cache() -> Path:
+def cache() -> Path:
     named = os.environ.get("PREPACK_REMOTE_CACHE")
     if named:
         return Path(named)
@@ -165,7 +165,7 @@ class _Shelf:
 
     def __init__(self, place: Place) -> None:
         last = re.sub(r"[^\w.-]", "_", place.url.rpartition("/")[2])[:60].lstrip(".")
-        self.path = _cache() / f"{last}-{_digest([place.url, place.file])}"
+        self.path = cache() / f"{last}-{_digest([place.url, place.file])}"
         self._record: Dict[str, List[Any]] = {}
         self._folder: Optional[Path] = None
         try:
@@ -238,6 +238,17 @@ def headers(
     return model.path
 
 
+def headers_of_folder(place: Place, into: Path, connections: int) -> Listing:
+    """Of whatever a folder has, into one that is there: headers of weights, and the small files whole."""
+    listing = {check_name(name, place.url): entry for name, entry in place.list(True, lambda name, entry: None).items()
+               if not name.startswith(".")}
+    weights = [name for name in listing if name.endswith(".safetensors")]
+    small = [name for name in listing if name not in weights]
+    with _saying_where(into):
+        _fill(into, place, listing, weights, small, _Shelf(place), connections, None)
+    return listing
+
+
 class RemoteModel:
     """A model of which the headers are here."""
 
@@ -253,13 +264,12 @@ class RemoteModel:
         shelf = _Shelf(self._place)
         with _saying_where(target or shelf.path):
             self._listing = self._place.list(side_files, shelf.known)
-            self._weights, small = wanted_files(self._place, self._listing, side_files)
-            files = {name: [self._listing[name].size, self._listing[name].version]
-                     for name in [*small, *self._weights]}
+            self._weights, self._small = wanted_files(self._place, self._listing, side_files)
+            files = {name: [entry.size, entry.version] for name, entry in self._fetched_files().items()}
             is_fixed = all(version is not None for _, version in files.values())
             self._folder = target or shelf.path / _digest(files if is_fixed else [files, time.time_ns(), os.getpid()])
             if not self._folder.is_dir():
-                self._make(small, shelf, progress)
+                self._make(shelf, progress)
             if target is None:
                 shelf.keep(self._folder, files)
         self.path = self._in(self._folder)
@@ -267,16 +277,20 @@ class RemoteModel:
     def _in(self, folder: Path) -> Path:
         return folder if self._place.file is None else folder / self._place.file
 
-    def _make(self, small: List[str], shelf: _Shelf, progress: ProgressOption) -> None:
+    def _make(self, shelf: _Shelf, progress: ProgressOption) -> None:
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         with observer_for(progress) as observer, tempfile.TemporaryDirectory(
             dir=self._folder.parent, prefix=".prepack-partial-", ignore_cleanup_errors=True
         ) as scratch:
             inside = Path(scratch) / "model"
             inside.mkdir()
-            _fill(inside, self._place, self._listing, self._weights, small, shelf, self._connections, observer)
+            _fill(inside, self._place, self._listing, self._weights, self._small, shelf, self._connections, observer)
             self._fetch_wanted(["inspect", str(self._in(inside))], inside)
+            (inside / source_record.NAME).write_text(source_record.text_of(self._place.url, self._fetched_files()))
             _place_folder(inside, self._folder)
+
+    def _fetched_files(self) -> Listing:
+        return {name: self._listing[name] for name in [*self._weights, *self._small]}
 
     def fetch_wanted(self, command: List[str]) -> None:
         """Fetches what a command reads beside headers: a few bytes of some modules, such as a shape that

@@ -126,7 +126,7 @@ class HubPlace(Place):
             self._commit = str(api.model_info(self._model, revision=self._revision).sha)
             tree = list(api.list_repo_tree(self._model, self._folder or None, revision=self._commit))
         except Exception as error:  # of the libraries below it, too
-            raise _failed(error, self.url) from error
+            raise failed(error, self.url) from error
         listing = {}
         for file in tree:
             if not hasattr(file, "blob_id"):
@@ -154,19 +154,28 @@ class FsspecPlace(Place):
         except ImportError as error:
             raise UnavailableError(str(error), where=url) from error
         except Exception as error:
-            raise _failed(error, url) from error
+            raise failed(error, url) from error
 
     def list(self, side_files: bool, known: Known) -> Listing:
         try:
             self._fs.invalidate_cache()
             found = self._fs.ls(self._path, detail=True)
         except Exception as error:
-            raise _failed(error, self.url) from error
+            raise failed(error, self.url) from error
         listing = {}
         for item in found:
             if item.get("type") == "file":
                 listing[str(item["name"]).rpartition("/")[2]] = _entry_of(item, self.url)
         return listing
+
+    def find(self, name: str) -> Entry:
+        try:
+            self._fs.invalidate_cache()
+            return _entry_of(self._fs.info(f"{self._path.rstrip('/')}/{name}"), self.where(name))
+        except FileNotFoundError as error:
+            raise SystemFailedError("there is no such file", where=self.where(name)) from error
+        except Exception as error:
+            raise failed(error, self.where(name)) from error
 
     def read(self, name: str, begin: int, end: int, entry: Entry) -> bytes:
         path = f"{self._path.rstrip('/')}/{name}"
@@ -175,7 +184,7 @@ class FsspecPlace(Place):
             self._fs.invalidate_cache()
             now = _entry_of(self._fs.info(path), self.url)
         except Exception as error:
-            raise _failed(error, self.where(name)) from error
+            raise failed(error, self.where(name)) from error
         if now != entry:
             raise changed_error(self.where(name), f"{now.size} bytes, version {now.version}",
                                 f"{entry.size} bytes, version {entry.version}")
@@ -196,11 +205,11 @@ def _entry_of(item: Dict[str, Any], where: str) -> Entry:
     return Entry(size, None)
 
 
-def _failed(error: BaseException, where: str) -> Error:
+def failed(error: BaseException, where: str, what: str = "cannot read it") -> Error:
     if isinstance(error, Error):
         return error
     text = " ".join(str(error).split()) or type(error).__name__
-    return SystemFailedError("cannot read it", where=where, found=text,
+    return SystemFailedError(what, where=where, found=text,
                              hint="Check the address, and the login that it needs")
 
 

@@ -1,11 +1,13 @@
 """docs/scale.md and the files of integrations/scale/: they are the same, and they do what they say,
 with a Slurm that runs everything at once. tests/scale/ runs them on a real one."""
 
+import importlib.util
 import math
 import os
 import re
 import shutil
 import subprocess
+import sys
 import unittest
 
 try:
@@ -117,7 +119,7 @@ class PathTest(harness.ToolTest):
         self.assertEqual([p.name for p in self.out.parent.iterdir()], ["out"])
 
 
-class Scripts(PathTest):
+class ScriptsTest(PathTest):
     def setUp(self):
         super().setUp()
         self.jobs = self.scratch / "jobs"
@@ -139,6 +141,8 @@ class Scripts(PathTest):
         self.part(index).mkdir()
         (self.part(index) / "precious").write_text("years")
 
+
+class Scripts(ScriptsTest):
     def test_slurm(self):
         args = (SOURCE, self.out, "vllm-cpu", PARTS, "--scales", "exact")
         result = self.script("slurm_submit", *args, CLUSTER=";one")
@@ -197,6 +201,68 @@ class Scripts(PathTest):
         shutil.rmtree(self.part(2))
         self.script("gnu_parallel.sh", SOURCE, self.out, "vllm-cpu", PARTS)
         self.assert_merged()
+
+
+@unittest.skipIf(importlib.util.find_spec("fsspec") is None, "fsspec is not installed")
+class Stores(ScriptsTest):
+    """The same with addresses: a folder stands for the store."""
+
+    def setUp(self):
+        super().setUp()
+        (self.bin / "prepack-remote").write_text(
+            f'#!/bin/sh\nexec env PREPACK_TOOL={TOOL} {sys.executable} -m prepack.remote.command "$@"\n')
+        (self.bin / "prepack-remote").chmod(0o755)
+        self.store = self.scratch / "store"
+        shutil.copytree(SOURCE, self.store / "model")
+        self.out = self.store / "out"
+        self.jobs_disk = self.scratch / "disk"
+        self.args = (f"file://{self.store}/model", f"file://{self.out}", "vllm-cpu", PARTS, "--scratch", self.jobs_disk)
+
+    def env(self):
+        paths = f"{ROOT / 'integrations' / 'python' / 'src'}:{os.environ.get('PYTHONPATH', '')}"
+        return {**super().env(), "PYTHONPATH": paths, "PREPACK_REMOTE_CACHE": str(self.scratch / "cache")}
+
+    def assert_stored(self):
+        self.assertEqual(harness.hashes(self.out), harness.hashes(self.convert(SOURCE, "vllm-cpu", name="whole")))
+        self.run_ok("verify", self.out, "--source", SOURCE)
+        self.assertEqual(sorted(os.listdir(self.store)), ["model", "out", "out.verify"])
+        self.assertEqual(os.listdir(self.jobs_disk), [])
+
+    def test_slurm(self):
+        self.script("slurm_submit", *self.args)
+        self.assertEqual([job.name for job in self.jobs.glob("*.failed")], [], (self.jobs / "log").read_text())
+        self.assert_stored()
+        self.assertIn("\npassed\n", (self.jobs / "log").read_text())
+
+    @unittest.skipIf(shutil.which("parallel") is None, "GNU parallel is not installed")
+    def test_gnu_parallel(self):
+        self.script("gnu_parallel.sh", *self.args)
+        self.assert_stored()
+        self.assertFalse((self.scratch / "out.parts.log").exists())
+
+    @unittest.skipIf(yaml is None, "PyYAML is not installed")
+    def test_kubernetes(self):
+        job, container = read_job("kubernetes-store.yaml")
+        pod = job["spec"]["template"]["spec"]
+        given = {e["name"]: e["value"] for e in container["env"]}
+        (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
+        self.assertEqual((mount["name"], mount["mountPath"]), (volume["name"], given["SCRATCH"]))
+        self.assertEqual(volume["emptyDir"]["sizeLimit"], container["resources"]["limits"]["ephemeral-storage"])
+        shared, of_shared = read_job("kubernetes-job.yaml")
+        for spec in (job["spec"], shared["spec"]):
+            del spec["template"]
+        self.assertEqual(job, shared)
+        self.assertEqual(container["image"], of_shared["image"])
+        for index in range(PARTS):
+            done = subprocess.run(
+                container["command"] + container["args"], capture_output=True, text=True, check=False, cwd="/",
+                env={**self.env(), "JOB_COMPLETION_INDEX": str(index), "SOURCE": self.args[0], "OUT": self.args[1],
+                     "TARGET": "vllm-cpu", "PARTS": str(PARTS), "SCRATCH": str(self.jobs_disk)})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(sorted(os.listdir(self.part(index + 1)))[0], ".prepack-source.json")
+        self.script("slurm_submit", *self.args)
+        self.assertEqual((self.jobs / "log").read_text().count("is complete already"), PARTS)
+        self.assert_stored()
 
 
 @unittest.skipIf(yaml is None, "PyYAML is not installed")

@@ -24,6 +24,7 @@ class RangeServer(http.server.ThreadingHTTPServer):
         self.hub = hub  # name → commit, for what asks as huggingface_hub does
         self.faults, self.always, self.versions = {}, {}, {}
         self.lock = threading.Lock()
+        self.connections = 0
         self.forget()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -49,6 +50,11 @@ class RangeServer(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def setup(self):
+        super().setup()
+        with self.server.lock:
+            self.server.connections += 1
 
     def log_message(self, *args):
         pass
@@ -145,6 +151,7 @@ def reset(handler, file, size, begin, end):
     handler.wfile.flush()
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.connection.close()
+    handler.close_connection = True
     return True
 
 

@@ -274,6 +274,23 @@ class Faults(RemoteTest):
             self.assertEqual(read_ranges(folder / (self.shard + ".headers")), expected, fault)
             self.assertEqual(self.server.faults[self.shard], [])
 
+    def test_connections_stay_open(self):
+        """One for each request at a time, however many requests there are."""
+        folder = self.sparse("wide", shards=12, layers=24, n=1024, k=1024)
+        prepack.remote.headers(f"{self.server.url}/wide", connections=2)
+        self.assertGreater(len(self.server.requests), 50)
+        self.assertLess(self.server.connections, 25)
+        self.assertTrue(folder.is_dir())
+
+    def test_what_is_left_of_an_answer_is_not_the_next_one(self):
+        """After errors with bodies, and whole files in place of ranges."""
+        expected = (CHECKPOINTS / SHARDED / self.shard).read_bytes()
+        for fault in (range_server.whole, range_server.busy(503), range_server.short, range_server.reset):
+            with mock.patch("prepack.remote.files._PIECE", 100_000):
+                self.server.faults[self.shard] = [None, fault, None, fault]
+                prepack.remote.get(f"{self.url}/{self.shard}", self.scratch / "got", connections=1)
+            self.assertEqual((self.scratch / "got").read_bytes(), expected)
+
     def test_servers_are_given_the_time_that_they_ask_for(self):
         then = email.utils.format_datetime(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=40))
         self.server.faults[self.shard] = [range_server.busy(429, "7"), range_server.busy(503, then)]

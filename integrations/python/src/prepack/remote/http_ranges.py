@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from prepack.errors import Error, MalformedError, SystemFailedError
 from prepack.remote.entry import Entry
+from prepack.remote.kept_connections import KeptHttp, KeptHttps
 
 # Of these answers another attempt may be different.
 _BUSY = (429, 500, 502, 503, 504)
@@ -49,7 +50,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return request
 
 
-_OPENER = urllib.request.build_opener(_Redirects)
+_OPENER = urllib.request.build_opener(_Redirects, KeptHttp, KeptHttps)
 
 
 class _TryAgain(Exception):

@@ -328,25 +328,29 @@ class Fetch(FlowTest):
             for path in (self.source, self.out):
                 shutil.rmtree(path)
 
-    def kill_half_way(self, *options):
+    def kill_half_way(self, *options, target="vllm-cpu"):
         """A run that is killed when it asks for the fourth shard; two have been consumed by then."""
         leave_headers(self.model, self.source)
         kill = f"touch {self.log}; test $(wc -l < {self.log}) -lt 3 || kill -9 $PPID"
-        self.convert("--consume", "--ahead", 0, *options, "--fetch", self.fetch(kill), code=-9)
+        self.convert("--consume", "--ahead", 0, *options, "--fetch", self.fetch(kill), target=target, code=-9)
         self.log.unlink()
 
     def test_killed_and_verified(self):
         """The verdict is that of one run that was never killed."""
         self.model = layered_checkpoint(self.scratch / "model", shards=5)
-        whole = self.convert("--verify", source=self.model).stdout
-        shutil.rmtree(self.out)
-        self.kill_half_way("--verify")
-        done = self.convert("--consume", "--verify", "--fetch", self.fetch()).stdout
-        self.assertLess(len(self.log.read_text().split()), 5)
-        self.assertEqual(self.shards_here(), [])
-        self.same_output()
-        self.assertIn("were there from the interrupted run", done)
-        self.assertEqual(*(text[text.index("module  ") :] for text in (done, whole)))
+        for target in ("vllm-cpu", "gptq-v2"):
+            whole = self.convert("--verify", source=self.model, target=target).stdout
+            shutil.rmtree(self.out)
+            self.kill_half_way("--verify", target=target)
+            done = self.convert("--consume", "--verify", "--fetch", self.fetch(), target=target).stdout
+            self.assertLess(len(self.log.read_text().split()), 5)
+            self.assertEqual(self.shards_here(), [])
+            self.same_output(target)
+            self.assertIn("were there from the interrupted run", done)
+            self.assertEqual(*(text[text.index("module  ") :] for text in (done, whole)))
+            for path in (self.source, self.out):
+                shutil.rmtree(path)
+            self.log.unlink()
 
     def test_consumed_and_never_judged(self):
         self.model = layered_checkpoint(self.scratch / "model", shards=5)
@@ -433,8 +437,24 @@ class Consume(FlowTest):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(path.name, self.shards_here())
 
+    def test_checkpoints_are_verified_on_the_way(self):
+        """All levels, and what the verdict says is what a later verification says."""
+        for name, target in ((SHARDED, "compressed-tensors"), (SHARDED, "gptq-v2"), (SHARDED, "bf16"),
+                             ("awq-gemm-g128", "compressed-tensors"), ("ct-w4a16-g32-asym", "awq")):
+            shutil.copytree(CHECKPOINTS / name, self.source)
+            done = self.convert("--consume", "--verify", target=target)
+            self.assertEqual(self.shards_here(), [], (name, target))
+            later = self.run_ok("verify", self.out, "--source", CHECKPOINTS / name).stdout
+            start = done.stdout.index("module  ")
+            self.assertEqual(done.stdout[start:], later, (name, target))
+            for path in (self.source, self.out):
+                shutil.rmtree(path)
+
     def test_it_cannot_be_verified_later(self):
-        shutil.copytree(self.model, self.source)
+        """A packed folder is compared with a checkpoint that is complete."""
+        packed = self.scratch / "packed"
+        self.run_ok("convert", self.model, "-o", packed, "-t", "vllm-cpu")
+        shutil.copytree(packed, self.source)
         before = harness.snapshot(self.source)
         done = self.convert("--consume", "--verify", target="compressed-tensors", code=2)
         self.assertIn("only be verified when it is complete", done.stderr)

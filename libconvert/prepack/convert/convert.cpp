@@ -59,6 +59,7 @@ class Conversion {
  private:
   // All of the manifest that is known of a conversion, but its modules and tensors.
   Manifest MakeManifest() const;
+  std::vector<IndexedShard> Indexed() const;
   Status BeginObserving();
   Result<std::vector<MeasuredNote>> NotesOfConsumed(const Manifest& manifest);
   Status StartJournal(const OutputFolder& folder);
@@ -269,9 +270,23 @@ Result<std::vector<MeasuredNote>> Conversion::NotesOfConsumed(const Manifest& ma
   return std::move(notes_);
 }
 
+std::vector<IndexedShard> Conversion::Indexed() const {
+  std::vector<IndexedShard> indexed;
+  for (size_t i = 0; i < writers_.size(); ++i) {
+    indexed.push_back({shards_.names[i], &writers_[i].header()});
+  }
+  return indexed;
+}
+
 Status Conversion::BeginObserving() {
   filler_->SetObserver(options_.observer);
   Manifest manifest = MakeManifest();
+  // Who looks at a checkpoint opens it as one.
+  if (!plan_.target->format.empty()) {
+    PREPACK_TRY(WriteConfigs(folder_, Indexed(), checkpoint_.config_text(),
+                             {*maker_, maker_->PackedModules()}, manifest)
+                    .status());
+  }
   maker_->VisitModules([&](const std::string& name, const ModuleRecord& record) {
     manifest.modules.emplace(name, record);
   });
@@ -288,11 +303,7 @@ Status Conversion::WriteRest() {
 
 Status Conversion::WriteWhole() {
   manifest_.source_fingerprint = SourceFingerprint(filler_->source_hashes());
-  std::vector<IndexedShard> indexed;
-  for (size_t i = 0; i < writers_.size(); ++i) {
-    indexed.push_back({shards_.names[i], &writers_[i].header()});
-  }
-  return FinishFolder(folder_, indexed, checkpoint_.config_text(), side_files_,
+  return FinishFolder(folder_, Indexed(), checkpoint_.config_text(), side_files_,
                       {*maker_, maker_->PackedModules()}, progress_, manifest_);
 }
 

@@ -17,6 +17,7 @@
 #include "prepack/container/json_writer.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/io/posix.h"
 #include "prepack/packed/checkpoint_config.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/output_hash.h"
@@ -284,18 +285,31 @@ Status CheckSameFiles(const FileHashes& found, const FileHashes& expected, std::
   return {};
 }
 
-Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
-                    const std::string& source_config, const std::vector<std::string>& side_files,
-                    const PackedContents& contents, Progress& progress, Manifest& manifest) {
-  std::vector<std::string> names = side_files;
-  if (shards.size() > 1) {
-    PREPACK_TRY(WriteIndex(folder, shards));
-    names.emplace_back(kIndexName);
+Result<std::vector<std::string>> WriteConfigs(const std::filesystem::path& folder,
+                                              const std::vector<IndexedShard>& shards,
+                                              const std::string& source_config,
+                                              const PackedContents& contents,
+                                              const Manifest& manifest) {
+  std::vector<std::string> names;
+  if (shards.size() > 1) names.emplace_back(kIndexName);
+  names.emplace_back(kConfigName);
+  for (const std::string& name : names) {
+    const int removed = posix::RemoveTree(folder / name);
+    if (removed < 0) return SystemError((folder / name).string(), "cannot replace it", -removed);
   }
+  if (shards.size() > 1) PREPACK_TRY(WriteIndex(folder, shards));
   PREPACK_TRY(
       WriteTextFile(folder / kConfigName,
                     OutputConfigText(source_config, manifest, contents.records, contents.modules)));
-  names.emplace_back(kConfigName);
+  return names;
+}
+
+Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
+                    const std::string& source_config, const std::vector<std::string>& side_files,
+                    const PackedContents& contents, Progress& progress, Manifest& manifest) {
+  PREPACK_TRY_ASSIGN(std::vector<std::string> names,
+                     WriteConfigs(folder, shards, source_config, contents, manifest));
+  names.insert(names.begin(), side_files.begin(), side_files.end());
   for (const std::string& name : names) {
     PREPACK_TRY(RecordFile(folder, name, progress, manifest));
   }

@@ -104,7 +104,15 @@ struct PackedContents {
   std::vector<PackedScheme> modules;
 };
 
-// Writes the index (of several shards), config.json (of the text of the source's) and the manifest.
+// The index (of several shards), and config.json (of the text of the source's): with them, and with
+// shards that are still empty, the folder of a checkpoint can be opened. Returns the names.
+Result<std::vector<std::string>> WriteConfigs(const std::filesystem::path& folder,
+                                              const std::vector<IndexedShard>& shards,
+                                              const std::string& source_config,
+                                              const PackedContents& contents,
+                                              const Manifest& manifest);
+
+// Writes these, in place of those that are there, and the manifest.
 // `side_files` are in the folder already; the manifest has all but `contents` and the files that
 // are no shards.
 Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,

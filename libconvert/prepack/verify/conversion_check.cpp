@@ -4,25 +4,21 @@
 
 #include "prepack/base/status.h"
 #include "prepack/io/output_folder.h"
-#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {
 
-// The GEMM level reads a checkpoint by its own config, which is written last. And a packed folder
-// as the source is compared with such a checkpoint, or not at all.
-bool CanBeLookedAt(const Manifest& manifest, const std::filesystem::path& source) {
-  const Target* target = FindTarget(manifest.target);
+// A packed folder as the source is compared with a checkpoint that is complete.
+bool CanBeLookedAt(const std::filesystem::path& source) {
   std::error_code error;
-  return target != nullptr && target->format.empty() &&
-         !std::filesystem::exists(source / kManifestName, error);
+  return !std::filesystem::exists(source / kManifestName, error);
 }
 
 }  // namespace
 
 Status ConversionCheck::Begins(const std::filesystem::path& folder, Manifest manifest,
                                MovingSource source) {
-  if (!CanBeLookedAt(manifest, *options_.source)) return {};
+  if (!CanBeLookedAt(*options_.source)) return {};
   measured_.Recall(std::move(source.notes));
   measured_.MakeNotes(source.goes);
   for (const auto& [name, record] : manifest.modules) modules_.emplace(name, modules_.size());

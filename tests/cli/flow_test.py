@@ -450,6 +450,13 @@ class Consume(FlowTest):
             for path in (self.source, self.out):
                 shutil.rmtree(path)
 
+    def test_a_memory_limit_would_verify_too_late(self):
+        shutil.copytree(self.model, self.source)
+        before = harness.snapshot(self.source)
+        done = self.convert("--consume", "--verify", "--memory-limit", "4GB", code=2)
+        self.assertIn("verified when its source is gone", done.stderr)
+        self.assertEqual(harness.snapshot(self.source), before)
+
     def test_it_cannot_be_verified_later(self):
         """A packed folder is compared with a checkpoint that is complete."""
         packed = self.scratch / "packed"

@@ -95,6 +95,20 @@ class Documents(harness.ToolTest):
             self.assertEqual(int(trusting), max(round(each / 1 + each / 0.5), round(size / 20 + size / 10)))
 
 
+    def test_figures_of_object_stores_follow_from_the_rates(self):
+        number = r" ([\d.]+) \|"
+        rows = re.findall(rf"^\|{number * 10}$", DOCS, re.MULTILINE)
+        self.assertEqual([int(row[0]) for row in rows], [1, 8, 64])
+        size, network, pack, store, copy = 1500, 0.3, 2.5, 10, 5
+        for nodes, *found in rows:
+            each = size / int(nodes)
+            node, shared = 2 * each / network + each / pack, 2 * size / store
+            expected = [each / network, each / pack, each / network, node, shared, max(node, shared), size / copy,
+                        max(2 * each / network, shared)]
+            self.assertAlmostEqual(float(found[0]), each, delta=0.05 + 1e-9)
+            self.assertEqual([int(figure) for figure in found[1:]], [round(figure) for figure in expected])
+
+
 class PathTest(harness.ToolTest):
     """With a `prepack` on the PATH, and parts of an output."""
 

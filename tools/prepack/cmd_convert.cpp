@@ -124,6 +124,10 @@ Result<ConvertOptions> OptionsOf(const ConvertCommand& command) {
     return Usage("--verify", "a part cannot be verified by itself")
         .Hint("Run `prepack verify` after `prepack merge`");
   }
+  if (command.verify && command.consume && command.memory_limit != 0) {
+    return Usage("--memory-limit", "with it the output is verified when its source is gone")
+        .Hint("Leave out --consume, --verify or --memory-limit");
+  }
   return convert;
 }
 

@@ -6,7 +6,7 @@ and inspect them, and diff each with the next. Compared are exit codes, what goe
 and all files that are written. Figures of verification may differ in their last digits: the reference sums products
 in another order.
 
-    compare.py NATIVE ARM [WORD...] [--every N] [--jobs N]
+    compare.py NATIVE ARM [WORD...] [--every N [--first I]] [--jobs N]
 
 NATIVE is the program of this machine, ARM WORD... the command for that of Arm, with the emulator that runs it.
 """
@@ -101,6 +101,7 @@ def main():
     parser.add_argument("native")
     parser.add_argument("arm", nargs="+")
     parser.add_argument("--every", type=int, default=1, help="only each N-th pair of checkpoint and target")
+    parser.add_argument("--first", type=int, default=0, help="the pair to begin with, from 0 on")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     # They run in other folders.
@@ -114,7 +115,7 @@ def main():
     sources = sorted(FIXTURES.iterdir())
     pairs = [(number, target) for number in range(len(sources)) for target in [None, *names]]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        done = list(pool.map(lambda pair: Comparison(programs, sources, *pair).run(), pairs[:: options.every]))
+        done = list(pool.map(lambda pair: Comparison(programs, sources, *pair).run(), pairs[options.first :: options.every]))
     found = [text for comparison in done for text in comparison.found]
     print("\n".join(found[:50]))
     written = [comparison.bytes for comparison in done if comparison.bytes]

@@ -4,6 +4,7 @@
 // Trials of the kernels that compute: products, weights of codes, and digests.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,71 @@ inline Trial add_pair_products(const TrialShape& shape) {
                   if (in[i] == 0x80 && in[i - 1] == 0) in[i] = 0x81;
                 }
               }};
+}
+
+// Groups of 1 to 4 steps, by `option`; as many of them as `cols` hold, and a gap between what they
+// become. With an odd option the last row comes first.
+struct StepShape {
+  explicit StepShape(const TrialShape& shape)
+      : groups{.steps = 1 + shape.option / 2 % 4,
+               .groups = shape.cols / (kNibbleStepCols * (1 + shape.option / 2 % 4)),
+               .stride = (1 + shape.option / 2 % 4) * kNibbleStepBytes + shape.out_gap},
+        row_bytes(groups.groups * groups.steps * kNibbleStepRowBytes + shape.in_gap),
+        size_of_rows(StridedSize(kNibbleStepRows, row_bytes - shape.in_gap, row_bytes)),
+        size_of_steps(StridedSize(groups.groups, groups.steps * kNibbleStepBytes, groups.stride)),
+        reversed(shape.option % 2 == 1) {}
+
+  template <typename Byte>
+  std::array<Byte*, kNibbleStepRows> RowsOf(Byte* first) const {
+    std::array<Byte*, kNibbleStepRows> rows;
+    for (size_t n = 0; n < kNibbleStepRows; ++n) {
+      rows[n] = first + (reversed ? kNibbleStepRows - 1 - n : n) * row_bytes;
+    }
+    return rows;
+  }
+
+  StepGroups groups;
+  size_t row_bytes, size_of_rows, size_of_steps;
+  bool reversed;
+};
+
+// The sums come first.
+inline Trial rows_to_steps(const TrialShape& shape) {
+  const StepShape steps(shape);
+  constexpr size_t kSumBytes = kNibbleStepRows * sizeof(int32_t);
+  return {.in_bytes = steps.size_of_rows,
+          .out_bytes = kSumBytes + steps.size_of_steps,
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(As<int32_t>(out), kNibbleStepRows, 0x7FFFFFFF);
+            kernels.rows_to_steps(steps.RowsOf(in).data(), steps.groups, out + kSumBytes,
+                                  As<int32_t>(out));
+          }};
+}
+
+// Scales, then rows.
+inline Trial rows_to_scaled_steps(const TrialShape& shape) {
+  const StepShape steps(shape);
+  const size_t scales = steps.groups.groups * kNibbleStepRows;
+  constexpr size_t kSumBytes = kNibbleStepRows * sizeof(float);
+  return {.in_bytes = scales * sizeof(float) + steps.size_of_rows,
+          .out_bytes = kSumBytes + steps.size_of_steps,
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                std::fill_n(As<float>(out), kNibbleStepRows, 0.1F);
+                kernels.rows_to_scaled_steps(steps.RowsOf(in + scales * sizeof(float)).data(),
+                                             steps.groups, As<float>(in), out + kSumBytes,
+                                             As<float>(out));
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, scales); }};
+}
+
+inline Trial steps_to_rows(const TrialShape& shape) {
+  const StepShape steps(shape);
+  return {.in_bytes = steps.size_of_steps,
+          .out_bytes = steps.size_of_rows,
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            kernels.steps_to_rows(in, steps.groups, steps.RowsOf(out).data());
+          }};
 }
 
 inline Trial add_figures(const TrialShape& shape) {

@@ -5,6 +5,7 @@ prepack_add_tests(kernels
   nibble_columns_test.cpp
   nibble_halves_test.cpp
   nibble_pairs_test.cpp
+  nibble_steps_test.cpp
   nibble_transpose_test.cpp
   weight_digests_test.cpp
   row_sums_test.cpp

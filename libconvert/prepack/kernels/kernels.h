@@ -20,6 +20,7 @@
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_pairs.h"
+#include "prepack/kernels/nibble_steps.h"
 #include "prepack/kernels/nibble_transpose.h"
 #include "prepack/kernels/row_sums.h"
 #include "prepack/kernels/strip_codes.h"

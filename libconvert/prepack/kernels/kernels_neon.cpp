@@ -13,6 +13,7 @@
 #include "prepack/kernels/nibble_columns_body.h"
 #include "prepack/kernels/nibble_halves_body.h"
 #include "prepack/kernels/nibble_pairs_body.h"
+#include "prepack/kernels/nibble_steps_body.h"
 #include "prepack/kernels/nibble_transpose_body.h"
 #include "prepack/kernels/row_sums_body.h"
 #include "prepack/kernels/strip_codes_body.h"

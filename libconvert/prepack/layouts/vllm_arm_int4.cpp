@@ -29,11 +29,11 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
@@ -41,12 +41,13 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kRecordRows = 8;   // output channels
-constexpr uint64_t kStepInputs = 32;  // whose codes are interleaved
-constexpr uint64_t kRowRun = 8;       // bytes of a channel that lie side by side
-constexpr uint64_t kHighHalf = 16;    // input channels between the halves of a byte
-constexpr uint64_t kStepBytes = kRecordRows * kStepInputs / 2;
+constexpr uint64_t kRecordRows = kNibbleStepRows;  // output channels
+constexpr uint64_t kStepInputs = kNibbleStepCols;  // whose codes are interleaved
+constexpr uint64_t kStepBytes = kNibbleStepBytes;
+constexpr uint64_t kRowRun = 8;     // bytes of a channel that lie side by side
+constexpr uint64_t kHighHalf = 16;  // input channels between the halves of a byte
 constexpr uint64_t kSegmentBytes = kRecordRows * kRowRun;  // half a step: 16 input channels
+constexpr uint8_t kZeroCodes = 0x88;                       // two of them, in a panel
 constexpr uint64_t kColumn = kRecordRows * sizeof(float);  // of sums, scales, biases
 
 // Nibble p of the codes of a group is in byte p / 2, the low half when p is even.
@@ -95,8 +96,7 @@ Eligibility SymmetricOrOther(const PackRequest& request) {
   if (request.scheme.symmetric) return Eligibility::Yes();
   return Eligibility::No(
       "the weights have zero points: the kernel takes symmetric weights only, and vLLM has no "
-      "other "
-      "for 4 bits on Arm (--fallback dequantize makes bf16 of them)");
+      "other for 4 bits on Arm (--fallback dequantize makes bf16 of them)");
 }
 
 Eligibility GroupsOfSteps(const PackRequest& request) {
@@ -161,80 +161,6 @@ float ScaleFactor(const PackRequest& request) {
 
 constexpr InWeight kInRecords = {.place_scales = PlaceScales, .factor = ScaleFactor};
 
-// The bytes of eight channels, one u64 each, worked on together.
-
-constexpr uint64_t kLowNibbles = 0x0F0F0F0F0F0F0F0F;
-constexpr uint64_t kSignBits = 0x8888888888888888;
-
-// Bytes 0, 2, 4, 6 of the result are the lower four of x.
-constexpr uint64_t Spread(uint64_t x) {
-  x &= 0xFFFFFFFF;
-  x = (x | x << 16) & 0x0000FFFF0000FFFF;
-  return (x | x << 8) & 0x00FF00FF00FF00FF;
-}
-// The inverse.
-constexpr uint64_t Gather(uint64_t x) {
-  x &= 0x00FF00FF00FF00FF;
-  x = (x | x >> 8) & 0x0000FFFF0000FFFF;
-  return (x | x >> 16) & 0xFFFFFFFF;
-}
-
-constexpr int32_t SumOfNibbles(uint64_t x) {
-  const uint64_t bytes = (x & kLowNibbles) + (x >> 4 & kLowNibbles);
-  return static_cast<int32_t>(bytes * 0x0101010101010101 >> 56);
-}
-
-// The 32 codes of one channel, as a panel has them (two u64) and in a step.
-struct StepRow {
-  uint64_t first = kSignBits;  // in a panel: codes 0 to 15. In a step: 0 to 7 and 16 to 23
-  uint64_t second = kSignBits;
-
-  StepRow ToStep() const {
-    const uint64_t even = (first & kLowNibbles) | (second & kLowNibbles) << 4;
-    const uint64_t odd = (first >> 4 & kLowNibbles) | (second & ~kLowNibbles);
-    return {.first = (Spread(even) | Spread(odd) << 8), .second = Interleaved(even, odd)};
-  }
-  StepRow ToPanel() const {
-    const uint64_t even = Gather(first) | Gather(second) << 32;
-    const uint64_t odd = Gather(first >> 8) | Gather(second >> 8) << 32;
-    return {.first = (even & kLowNibbles) | (odd & kLowNibbles) << 4,
-            .second = (even >> 4 & kLowNibbles) | (odd & ~kLowNibbles)};
-  }
-
- private:
-  static uint64_t Interleaved(uint64_t even, uint64_t odd) {
-    return Spread(even >> 32) | Spread(odd >> 32) << 8;
-  }
-};
-
-StepRow LoadRow(const std::byte* codes, uint64_t bytes) {
-  StepRow row;
-  std::memcpy(&row.first, codes, std::min<uint64_t>(bytes, sizeof row.first));
-  if (bytes > sizeof row.first) {
-    std::memcpy(&row.second, codes + sizeof row.first, bytes - sizeof row.first);
-  }
-  return row;
-}
-
-using Sums = std::array<std::array<int32_t, kRecordRows>, 2>;  // of the segments of a step
-
-// Packs a step of `rows` channels and the copies of the last, `bytes` of each in the panel.
-Sums PackStep(const std::byte* codes, uint64_t row_bytes, uint64_t bytes, uint64_t rows,
-              std::byte* step) {
-  constexpr int32_t kZeros = kHighHalf * 8;  // what sixteen codes of zero sum up to
-  Sums sums;
-  for (uint64_t row = 0; row < kRecordRows; ++row) {
-    const StepRow packed = LoadRow(codes + std::min(row, rows - 1) * row_bytes, bytes).ToStep();
-    sums[0][row] = SumOfNibbles(packed.first) - kZeros;
-    sums[1][row] = SumOfNibbles(packed.second) - kZeros;
-    const uint64_t first = packed.first ^ kSignBits;
-    const uint64_t second = packed.second ^ kSignBits;
-    std::memcpy(step + row * kRowRun, &first, sizeof first);
-    std::memcpy(step + kSegmentBytes + row * kRowRun, &second, sizeof second);
-  }
-  return sums;
-}
-
 // One record while a panel of it is packed.
 struct Record {
   const PackJob& job;
@@ -297,52 +223,79 @@ void PackTail(const Record& record) {
   StoreColumn(record, at, column);
 }
 
-// Calls visit(column of the panel, its bytes of each row, where the step begins in the record) for
-// input channels [begin, end) of the panel, which are of one group.
-template <typename Visit>
-void ForSteps(const PackJob& job, uint64_t begin, uint64_t end, const Visit& visit) {
-  for (uint64_t col = begin; col < end; col += kStepInputs) {
-    const uint64_t k = job.panel.k0 + col;
-    const uint64_t bytes = CeilDiv(std::min(kStepInputs, end - col), 2);
-    visit(
-        col, bytes,
-        CodesBegin(job.request, k) + k % job.request.scheme.group_size / kStepInputs * kStepBytes);
-  }
+// The whole steps of a panel, and the bytes of each row behind them: only the last panel of
+// channels has some.
+StepGroups WholeSteps(const PackJob& job) {
+  const uint64_t group_size = job.request.scheme.group_size;
+  const bool groups = HasGroups(job.request);
+  return {.steps = (groups ? group_size : job.panel.cols) / kStepInputs,
+          .groups = groups ? job.panel.cols / group_size : 1,
+          .stride = groups ? GroupBytes(job.request) : 0};
 }
 
-// The order of additions is the packer's own: f32 sums depend on it.
+uint64_t RestBytes(const PackJob& job) {
+  return HasGroups(job.request) ? 0 : job.panel.cols % kStepInputs / 2;
+}
+
+// Where the codes of the panel begin in a record.
+uint64_t PanelBegin(const PackJob& job) {
+  return CodesBegin(job.request, job.panel.k0) +
+         job.panel.k0 % job.request.scheme.group_size / kStepInputs * kStepBytes;
+}
+
+Column<const uint8_t*> RowsFrom(const Record& record, uint64_t byte) {
+  Column<const uint8_t*> rows;
+  for (uint64_t row = 0; row < kRecordRows; ++row) {
+    rows[row] = U8(record.codes + std::min(row, record.rows - 1) * record.row_bytes + byte);
+  }
+  return rows;
+}
+
+// Sums are the packer's own, to the order of additions: f32 depends on it.
 void PackGroups(const Record& record) {
+  constexpr uint64_t kMostGroups = 64;  // whose scales are at hand at a time
   const PackJob& job = record.job;
-  const uint64_t group_size = job.request.scheme.group_size;
+  const StepGroups whole = WholeSteps(job);
+  const uint64_t first = job.panel.k0 / job.request.scheme.group_size;
   const uint64_t tail = TailBegin(job.request);
   auto totals = LoadColumn<float>(record, tail);
-  for (uint64_t col = 0; col < job.panel.cols; col += group_size) {
-    const Column<float> scales = PackGroupScales(record, (job.panel.k0 + col) / group_size);
-    ForSteps(job, col, col + group_size, [&](uint64_t from, uint64_t bytes, uint64_t to) {
-      const Sums sums = PackStep(record.codes + from / 2, record.row_bytes, bytes, record.rows,
-                                 record.bytes + to);
-      for (const Column<int32_t>& segment : sums) {
-        for (uint64_t row = 0; row < kRecordRows; ++row) {
-          totals[row] += static_cast<float>(segment[row]) * scales[row];
-        }
-      }
-    });
+  std::array<Column<float>, kMostGroups> scales;
+  StepGroups some = whole;
+  for (uint64_t group = 0; group < whole.groups; group += some.groups) {
+    some.groups = std::min(kMostGroups, whole.groups - group);
+    for (uint64_t i = 0; i < some.groups; ++i) {
+      scales[i] = PackGroupScales(record, first + group + i);
+    }
+    const auto rows = RowsFrom(record, group * whole.steps * kNibbleStepRowBytes);
+    Kernels().rows_to_scaled_steps(rows.data(), some, scales.front().data(),
+                                   U8(record.bytes + PanelBegin(job) + group * whole.stride),
+                                   totals.data());
   }
   StoreColumn(record, tail, totals);
 }
 
 void PackChannels(const Record& record) {
-  constexpr int32_t kStoredFactor = 16;
+  constexpr uint32_t kStoredFactor = 16;
   const PackJob& job = record.job;
+  const StepGroups whole = WholeSteps(job);
+  std::byte* to = record.bytes + PanelBegin(job);
+  Column<int32_t> sums{};
+  Kernels().rows_to_steps(RowsFrom(record, 0).data(), whole, U8(to), sums.data());
+  if (const uint64_t bytes = RestBytes(job); bytes != 0) {
+    Column<std::array<uint8_t, kNibbleStepRowBytes>> rest;
+    Column<const uint8_t*> rows = RowsFrom(record, whole.steps * kNibbleStepRowBytes);
+    for (uint64_t row = 0; row < kRecordRows; ++row) {
+      rest[row].fill(kZeroCodes);
+      std::memcpy(rest[row].data(), rows[row], bytes);
+      rows[row] = rest[row].data();
+    }
+    Kernels().rows_to_steps(rows.data(), {}, U8(to + whole.steps * kStepBytes), sums.data());
+  }
   const uint64_t tail = TailBegin(job.request);
   auto totals = LoadColumn<uint32_t>(record, tail);
-  ForSteps(job, 0, job.panel.cols, [&](uint64_t from, uint64_t bytes, uint64_t to) {
-    const Sums sums =
-        PackStep(record.codes + from / 2, record.row_bytes, bytes, record.rows, record.bytes + to);
-    for (uint64_t row = 0; row < kRecordRows; ++row) {
-      totals[row] += static_cast<uint32_t>((sums[0][row] + sums[1][row]) * kStoredFactor);
-    }
-  });
+  for (uint64_t row = 0; row < kRecordRows; ++row) {
+    totals[row] += static_cast<uint32_t>(sums[row]) * kStoredFactor;
+  }
   StoreColumn(record, tail, totals);
 }
 
@@ -370,26 +323,44 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
   });
 }
 
+// `bytes` of each of `rows` channels, of one step.
+void UnpackStep(const std::byte* step, uint64_t rows, uint64_t bytes, uint64_t row_bytes,
+                std::byte* codes) {
+  Column<std::array<uint8_t, kNibbleStepRowBytes>> unpacked;
+  Column<uint8_t*> to;
+  for (uint64_t row = 0; row < kRecordRows; ++row) to[row] = unpacked[row].data();
+  Kernels().steps_to_rows(U8(step), {}, to.data());
+  for (uint64_t row = 0; row < rows; ++row) std::memcpy(codes + row * row_bytes, to[row], bytes);
+}
+
+// Of a record whose last rows are copies, which have no place in a panel.
+void UnpackFewRows(const std::byte* record, const StepGroups& whole, uint64_t rows,
+                   uint64_t row_bytes, std::byte* codes) {
+  for (uint64_t group = 0; group < whole.groups; ++group) {
+    for (uint64_t i = 0; i < whole.steps; ++i, codes += kNibbleStepRowBytes) {
+      UnpackStep(record + group * whole.stride + i * kStepBytes, rows, kNibbleStepRowBytes,
+                 row_bytes, codes);
+    }
+  }
+}
+
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
   const uint64_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
-  const uint64_t group_size = job.request.scheme.group_size;
+  const StepGroups whole = WholeSteps(job);
   ForRecords(job, [&](uint64_t row, uint64_t rows, uint64_t begin) {
-    for (uint64_t col = 0; col < job.panel.cols; col += group_size) {
-      const uint64_t end = std::min(col + group_size, job.panel.cols);
-      ForSteps(job, col, end, [&](uint64_t to, uint64_t bytes, uint64_t from) {
-        for (uint64_t i = 0; i < rows; ++i) {
-          const std::byte* step = packed.data() + begin + from + i * kRowRun;
-          StepRow stored;
-          std::memcpy(&stored.first, step, sizeof stored.first);
-          std::memcpy(&stored.second, step + kSegmentBytes, sizeof stored.second);
-          stored.first ^= kSignBits;
-          stored.second ^= kSignBits;
-          const StepRow panel = stored.ToPanel();
-          const std::array<uint64_t, 2> words = {panel.first, panel.second};
-          std::memcpy(&codes[(row + i) * row_bytes + to / 2], words.data(), bytes);
-        }
-      });
+    const std::byte* record = packed.data() + begin + PanelBegin(job);
+    std::byte* to = codes.data() + row * row_bytes;
+    if (rows == kRecordRows) {
+      Column<uint8_t*> all;
+      for (uint64_t i = 0; i < kRecordRows; ++i) all[i] = U8(to + i * row_bytes);
+      Kernels().steps_to_rows(U8(record), whole, all.data());
+    } else {
+      UnpackFewRows(record, whole, rows, row_bytes, to);
+    }
+    if (const uint64_t bytes = RestBytes(job); bytes != 0) {
+      UnpackStep(record + whole.steps * kStepBytes, rows, bytes, row_bytes,
+                 to + whole.steps * kNibbleStepRowBytes);
     }
   });
 }

@@ -31,7 +31,7 @@ import seeds
 import unpack
 from tool import run, snapshot
 
-TARGETS = ("vllm-cpu", "zentorch", "onednn")
+TARGETS = ("vllm-cpu", "vllm-arm", "zentorch", "onednn")
 OPTIONS = ([], ["--fuse"], ["--fallback", "dequantize"], ["--scheme", "w4a8"], ["--scales", "exact"], ["--jobs", "1"])
 # What is a matter of the options that were drawn, or of a manifest that was taken away.
 USAGE = ("matches no module of the checkpoint", "this is not a packed folder")
@@ -60,7 +60,6 @@ class Pool:
             ran = run("convert", source, "-o", out, "-t", target, "--no-flush", *options, tool=self.tool)
             self.made[key] = out if ran.code == 0 else None
         return self.made[key]
-
 
     def parts(self, source, target, options):
         """A folder of the two parts of a conversion."""

@@ -1,5 +1,6 @@
 """A short campaign (campaign.py), of the same mutants in every run, and whether its judges can fail."""
 
+import json
 import pathlib
 import random
 import shutil
@@ -15,6 +16,13 @@ import unpack
 from tool import run
 
 ROUNDS = 100
+
+
+def ways(form):
+    """(target, options) that make packed folders of all kinds of the seeds of a form."""
+    yield "vllm-cpu", ["--fallback", "dequantize"]
+    stores_4_bits = seeds.FORMS[form]["store"] not in (seeds.ct_int8, seeds.ct_fp8)
+    yield "vllm-arm", ["--fallback", "dequantize", *["--scheme", "w4a8"] * stores_4_bits]
 
 
 class Campaign(unittest.TestCase):
@@ -41,32 +49,37 @@ class Campaign(unittest.TestCase):
         self.assertEqual((first.done, first.verdicts), (second.done, second.verdicts))
 
     def test_seeds_are_sound_and_mean_what_is_packed(self):
+        packed = set()
         for form in seeds.FORMS:
             with self.subTest(form=form):
                 source = seeds.write_seed(self.place / form, form, 5, shards=2, bias=True)
                 self.assertEqual(run("check", source).code, 0)
-                out = self.place / f"{form}-packed"
-                ran = run("convert", source, "-o", out, "-t", "vllm-cpu", "--fuse", "--fallback", "dequantize")
-                self.assertEqual((ran.code, ran.wrong), (0, []))
-                self.assertEqual(unpack.differences(out, decode.decode(source)), [])
+                for target, options in ways(form):
+                    out = self.place / f"{form}-{target}"
+                    ran = run("convert", source, "-o", out, "-t", target, "--fuse", *options)
+                    self.assertEqual((ran.code, ran.wrong), (0, []))
+                    self.assertEqual(unpack.differences(out, decode.decode(source)), [])
+                    packed |= {one["layout"] for one in json.loads((out / raw.MANIFEST).read_text())["modules"].values()}
+        self.assertEqual([one for one in unpack.LAYOUTS if one not in packed and one.startswith("vllm-arm")], [])
 
     def test_the_decoders_see_one_bit(self):
         """Of each kind of tensor, in the source and in what is packed."""
         for form in seeds.FORMS:
             source = seeds.write_seed(self.place / f"{form}-bits", form, 5, layers=1)
-            model, out = decode.decode(source), self.place / f"{form}-out"
-            run("convert", source, "-o", out, "-t", "vllm-cpu")
-            self.assertEqual(unpack.differences(out, model), [])
-            file = raw.File.read(out / "model.safetensors")
-            for entry in file.entries:
-                with self.subTest(form=form, tensor=entry.name):
-                    data = bytearray(file.tensor(entry.name))
-                    data[len(data) // 2] ^= 1
-                    changed = raw.File.read(out / "model.safetensors")
-                    changed.put(entry.name, data)
-                    changed.write(out / "model.safetensors")
-                    self.assertNotEqual(self.seen(out, model), [])
-            file.write(out / "model.safetensors")
+            model = decode.decode(source)
+            for target, options in ways(form):
+                out = self.place / f"{form}-{target}"
+                run("convert", source, "-o", out, "-t", target, *options)
+                self.assertEqual(unpack.differences(out, model), [])
+                file = raw.File.read(out / "model.safetensors")
+                for entry in file.entries:
+                    with self.subTest(form=form, target=target, tensor=entry.name):
+                        data = bytearray(file.tensor(entry.name))
+                        data[len(data) // 2] ^= 1
+                        changed = raw.File.read(out / "model.safetensors")
+                        changed.put(entry.name, data)
+                        changed.write(out / "model.safetensors")
+                        self.assertNotEqual(self.seen(out, model), [])
 
     def seen(self, out, model):
         try:

@@ -21,9 +21,9 @@ from tool import run
 
 TOOL = os.environ["PREPACK_TOOL"]
 ROUNDS = 120
-FORMS = ("ct-sym", "ct-asym", "ct-int8", "gptq-order", "awq", "ct-channel")
+FORMS = ("ct-sym", "ct-asym", "ct-int8", "gptq-order", "awq", "ct-channel", "moe-sym", "moe-int8")
 OPTIONS = ([], ["--fuse"], ["--scales", "exact"], ["--scheme", "w4a8"])
-TARGETS = ("vllm-cpu", "zentorch")
+TARGETS = ("vllm-cpu", "vllm-arm", "zentorch")
 
 
 class Pool:

@@ -1,11 +1,11 @@
-"""Tiny sound checkpoints, quantized by hand: a Llama of some layers in the formats that quantizers write."""
+"""Tiny sound checkpoints, quantized by hand: a Llama or a mixture of experts in the formats that quantizers write."""
 
 import json
 
 import numpy
 import raw
 
-HIDDEN, INNER, KV, VOCABULARY, GROUP = 64, 96, 32, 48, 32
+HIDDEN, INNER, KV, VOCABULARY, GROUP, EXPERTS = 64, 96, 32, 48, 32, 3
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
@@ -29,13 +29,14 @@ def fp8_table():
     return numpy.where(codes & 128, -values, values)
 
 
-def linears(layers):
+def linears(layers, experts=0):
     for layer in range(layers):
         prefix = f"model.layers.{layer}."
         for name, n in (("q_proj", HIDDEN), ("k_proj", KV), ("v_proj", KV), ("o_proj", HIDDEN)):
             yield f"{prefix}self_attn.{name}", n, HIDDEN
-        for name, n, k in (("gate_proj", INNER, HIDDEN), ("up_proj", INNER, HIDDEN), ("down_proj", HIDDEN, INNER)):
-            yield f"{prefix}mlp.{name}", n, k
+        for parent in [f"experts.{expert}." for expert in range(experts)] or [""]:
+            for name, n, k in (("gate_proj", INNER, HIDDEN), ("up_proj", INNER, HIDDEN), ("down_proj", HIDDEN, INNER)):
+                yield f"{prefix}mlp.{parent}{name}", n, k
 
 
 def quantize(random, n, k, group, bits, symmetric):
@@ -133,7 +134,7 @@ def ct_config(form, bits, kind, activations):
     group = {"targets": ["Linear"], "weights": weights, "input_activations": acts, "output_activations": None}
     return {
         "quant_method": "compressed-tensors", "format": form["stored"], "config_groups": {"group_0": group},
-        "ignore": ["lm_head"], "quantization_status": "compressed", "version": "0.19.0",
+        "ignore": ["lm_head"] + ["re:.*mlp.gate$"] * bool(form.get("experts")), "quantization_status": "compressed", "version": "0.19.0",
     }  # fmt: skip
 
 
@@ -150,6 +151,9 @@ FORMS = {
     "ct-channel": dict(store=ct_packed, group=None, symmetric=True, stored="pack-quantized"),
     "ct-int8": dict(store=ct_int8, group=None, symmetric=True, stored="int-quantized"),
     "ct-fp8": dict(store=ct_fp8, group=None, symmetric=True, stored="float-quantized"),
+    "moe-sym": dict(store=ct_packed, group=GROUP, symmetric=True, stored="pack-quantized", experts=EXPERTS),
+    "moe-int8": dict(store=ct_int8, group=None, symmetric=True, stored="int-quantized", experts=EXPERTS),
+    "moe-fp8": dict(store=ct_fp8, group=None, symmetric=True, stored="float-quantized", experts=EXPERTS),
     "gptq-sym": dict(store=gptq, symmetric=True),
     "gptq-asym": dict(store=gptq, symmetric=False),
     "gptq-order": dict(store=gptq, symmetric=True, order=True),
@@ -163,13 +167,21 @@ def quantization(name):
         return gptq_config(form)
     if form["store"] is awq:
         return {"quant_method": "awq", "bits": 4, "group_size": GROUP, "version": "gemm", "zero_point": True}
-    kind = {"ct-int8": ("int", 8, True), "ct-fp8": ("float", 8, True)}.get(name, ("int", 4, False))
+    kinds = {ct_int8: ("int", 8, True), ct_fp8: ("float", 8, True)}
+    kind = kinds.get(form["store"], ("int", 4, False))
     return ct_config(form, kind[1], kind[0], kind[2])
 
 
 def model_config(name, layers, bias):
     model = ("Qwen2ForCausalLM", "qwen2") if bias else ("LlamaForCausalLM", "llama")  # Qwen2 has those of q, k and v
-    return {
+    mixture = {}
+    if "experts" in FORMS[name]:
+        model = ("Qwen3MoeForCausalLM", "qwen3_moe")
+        mixture = {
+            "num_experts": EXPERTS, "num_experts_per_tok": 2, "moe_intermediate_size": INNER, "decoder_sparse_step": 1,
+            "mlp_only_layers": [], "norm_topk_prob": True, "attention_bias": bias,
+        }  # fmt: skip
+    return mixture | {
         "architectures": [model[0]], "model_type": model[1], "dtype": "bfloat16", "hidden_size": HIDDEN,
         "intermediate_size": INNER, "num_hidden_layers": layers, "num_attention_heads": 2, "num_key_value_heads": 1,
         "head_dim": 32, "hidden_act": "silu", "vocab_size": VOCABULARY, "max_position_embeddings": 64,
@@ -182,7 +194,8 @@ def write_seed(folder, name, seed, layers=2, shards=1, bias=False):
     """A sound checkpoint; the same name and shape with another seed gives another model of the same headers."""
     random = numpy.random.default_rng(seed)
     tensors = {}
-    for module, n, k in linears(layers):
+    experts = FORMS[name].get("experts", 0)
+    for module, n, k in linears(layers, experts):
         tensors |= FORMS[name]["store"](random, module, n, k, FORMS[name])
         if bias and module.endswith(("q_proj", "k_proj", "v_proj")):
             tensors[f"{module}.bias"] = ("BF16", (n,), bf16(random.normal(0, 0.1, n)).tobytes())
@@ -190,6 +203,9 @@ def write_seed(folder, name, seed, layers=2, shards=1, bias=False):
         for norm in ("input_layernorm", "post_attention_layernorm"):
             ones = bf16(1 + random.normal(0, 0.05, HIDDEN))
             tensors[f"model.layers.{layer}.{norm}.weight"] = ("BF16", (HIDDEN,), ones.tobytes())
+        if experts:
+            router = bf16(random.normal(0, 0.1, (experts, HIDDEN)))
+            tensors[f"model.layers.{layer}.mlp.gate.weight"] = ("BF16", router.shape, router.tobytes())
     tensors["model.norm.weight"] = ("BF16", (HIDDEN,), bf16(1 + random.normal(0, 0.05, HIDDEN)).tobytes())
     for other in ("model.embed_tokens", "lm_head"):
         values = bf16(random.normal(0, 0.3, (VOCABULARY, HIDDEN)))

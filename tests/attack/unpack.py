@@ -134,17 +134,90 @@ def zentorch_4_bits(dtype, per_element):
     return unpack
 
 
+def arm_int4(parts, n, k, group, symmetric):
+    """Records of 8 rows: the codes of each group, its scales; in the end sums and biases."""
+    demand(symmetric, "zero points, for which there is no place")
+    channel, records, width = group == k, -(-n // 8), -(-group // 32) * 32
+    block = 4 * width + (0 if channel else 16)
+    tail = k // group * block
+    data = _bytes(parts["weight"], "U8", (records, tail + (96 if channel else 64))).reshape(records, -1)
+    rows, columns = _grid(8 * records, k // group * width)
+    inside = columns % width
+    at = columns // width * block + inside // 32 * 128 + inside % 16 // 8 * 64 + rows % 8 * 8 + inside % 8
+    codes = (data[rows // 8, at] >> numpy.where(inside % 32 < 16, 0, 4) & 15 ^ 8).astype(numpy.int64) - 8
+    demand((codes[:, k:] == 0).all(), "what fills up the input channels is not zero")
+    floats_at = lambda begin: data[:, begin : begin + 32].copy().view(numpy.float32).reshape(-1)  # noqa: E731
+    if channel:
+        sums = data[:, tail : tail + 32].copy().view(numpy.int32).reshape(-1)
+        demand((sums == 16 * codes.sum(1)).all(), "the sums beside the codes are wrong")
+        scales = numpy.repeat(16 * floats_at(tail + 32)[:, None], k, axis=1)
+    else:
+        stored = data[:, :tail].reshape(records, k // group, block)[:, :, 4 * group :].copy().view(numpy.uint16)
+        by_group = from_bf16(stored).transpose(0, 2, 1).reshape(8 * records, k // group)
+        scales = numpy.repeat(by_group, group, axis=1)
+        # One half of each 32 input channels after the other: 8, and the 8 that are 16 further.
+        halves = codes.reshape(8 * records, k // 32, 2, 2, 8).sum((2, 4)).reshape(8 * records, k // 16)
+        sums = numpy.zeros(8 * records, numpy.float32)
+        for half in range(k // 16):
+            sums += halves[:, half].astype(numpy.float32) * by_group[:, half * 16 // group]
+        demand((floats_at(tail) == sums).all(), "the sums beside the codes are wrong")
+    biases = floats_at(data.shape[1] - 32)
+    expected = floats(parts["bias"], 1) if "bias" in parts else numpy.zeros(n, numpy.float32)
+    demand((biases[:n] == expected).all(), "the biases beside the codes are others")
+    for values in (codes, scales, biases):
+        demand((values[n:] == values[n - 1]).all(), "what fills up the last record is not the last row")
+    return Weight(codes[:n, :k], scales[:n])
+
+
+def _neon(data, n, k, run):
+    rows, columns = _grid(n, k)
+    return data[rows // 8 * 8 * k + columns // run * 8 * run + rows % 8 * run + columns % run]
+
+
+def int8_neon(parts, n, k, group, symmetric):
+    codes = _neon(_bytes(parts["weight"], "I8", (n, k)).view(numpy.int8), n, k, 8)
+    return Weight(codes.astype(numpy.int64), _channel(parts, n, k))
+
+
+def bf16_neon(parts, n, k, group, symmetric):
+    data = _bytes(parts["weight"], "BF16", (n, k)).view(numpy.uint16)
+    return Weight(_neon(from_bf16(data), n, k, 4), numpy.ones((n, k), numpy.float32))
+
+
 LAYOUTS = {
     "vllm-cpu/wna16": wna16, "vllm-cpu/int4-w4a8": int4_w4a8, "vllm-cpu/int8-vnni": int8_vnni,
     "vllm-cpu/int8-plain": int8_rows, "vllm-cpu/fp8-vnni": fp8_vnni, "vllm-cpu/bf16-vnni": bf16_vnni,
     "plain/bf16": plain, "zentorch/woq": zentorch_4_bits("I32", 8), "zentorch/da8w4": zentorch_4_bits("I8", 2),
-    "zentorch/int8": int8_rows,
+    "zentorch/int8": int8_rows, "vllm-arm/int4-w4a8": arm_int4, "vllm-arm/int8-plain": int8_rows,
+    "vllm-arm/int8-neon": int8_neon, "vllm-arm/bf16-neon": bf16_neon,
 }  # fmt: skip
 
 
-def members_of(module):
+# What is packed from dequantized weights.
+BF16 = {"vllm-cpu/bf16-vnni", "vllm-arm/bf16-neon", "plain/bf16"}
+
+
+def members_of(module, experts=None):
+    """The modules of the source that a packed one holds; in a stack, those of one expert after those of another."""
     parent, _, leaf = module.rpartition(".")
-    return [f"{parent}.{one}" for one in FUSED[leaf]] if leaf in FUSED else [module]
+    parents = [parent] if experts is None else [f"{parent}.{expert}" for expert in range(experts)]
+    return [f"{one}.{member}" for one in parents for member in FUSED.get(leaf, (leaf,))]
+
+
+def unpack(layout, parts, n, k, record, experts):
+    """The weight of a module, or those of all experts of a stack one after another."""
+    if experts is None:
+        return LAYOUTS[layout](parts, n, k, record["group_size"], record["symmetric"])
+    demand(experts > 0 and n % experts == 0, "rows that are not of whole experts")
+    slices = []
+    for expert in range(experts):
+        own = {}
+        for name, (dtype, shape, data) in parts.items():
+            demand(list(shape[:1]) == [experts], f"{name} is not of {experts} experts")
+            size = len(data) // experts
+            own[name] = (dtype, shape[1:], data[expert * size : (expert + 1) * size])
+        slices.append(unpack(layout, own, n // experts, k, record, None))
+    return fused(slices)
 
 
 def same_rounded(found, expected):
@@ -158,7 +231,7 @@ def same_rounded(found, expected):
 def compare_weight(name, layout, found, source, order):
     """Why the packed weight is not that of the source; None: it is."""
     codes, scales = source.codes, source.scales
-    if layout in ("vllm-cpu/bf16-vnni", "plain/bf16"):
+    if layout in BF16:
         product = (codes.astype(numpy.float32) * scales).astype(numpy.float32)
         codes, scales = from_bf16(bf16(product)).reshape(product.shape), numpy.ones_like(product)
     if order is not None:
@@ -196,7 +269,9 @@ def differences(folder, source):
         layout = record["layout"]
         if layout not in LAYOUTS:
             raise Unclear(f"no decoder for {layout}")
-        names = members_of(name)
+        experts = record.get("experts")
+        demand(experts is None or type(experts) is int and 0 < experts < 1000, f"{name}: experts")
+        names = members_of(name, experts)
         if any(member not in source.linears for member in names):
             wrong.append(f"{name}: the source has no such module")
             continue
@@ -204,8 +279,8 @@ def differences(folder, source):
         own = {part: tensors[f"{name}.{part}"] for part in record["parts"]}
         taken |= {f"{name}.{part}" for part in own}
         meant |= set().union(*(source.of(member) for member in names))
-        weight = LAYOUTS[layout](own, n, k, record["group_size"], record["symmetric"])
-        weight.bias = floats(own["bias"], 1) if "bias" in own else None
+        weight = unpack(layout, own, n, k, record, experts)
+        weight.bias = floats(own["bias"], 1 if experts is None else 2).reshape(-1) if "bias" in own else None
         order = numpy.frombuffer(own["input_order"][2], numpy.int32) if "input_order" in own else None
         wrong.append(compare_weight(name, layout, weight, fused([source.linears[m] for m in names]), order))
     rest = {name: value for name, value in tensors.items() if name not in taken}

@@ -48,7 +48,8 @@ class Mixture:
             raise Unsupported(name, f"vLLM has no op for experts in {self.layout}")
         if not has_op(kernel.op):
             raise CannotRunHere(
-                name, f"{self.layout} needs the op {kernel.op}, which vLLM's library for this CPU lacks"
+                name,
+                f"{self.layout} needs the op {kernel.op}, which vLLM's library for this CPU lacks",
             )
         self.op = kernel.op
         self._kernel = kernel(
@@ -100,8 +101,6 @@ class Mixture:
         why_not = self._kernel.why_not() or self._kernel.why_not_layer(moe)
         if why_not is not None:
             raise Unsupported(self.name, f"{self.op} cannot run this layer: {why_not}")
-        if self._kernel.cls.is_monolithic():
-            raise Unsupported(self.name, f"{self.op} chooses the experts itself: it is not measured")
         w13 = self._stack(self._gate_up, self._kernel.w13)
         w2 = self._stack(self._down, self._kernel.w2)
         weights = [
@@ -112,21 +111,29 @@ class Mixture:
             experts = self._kernel.cls(
                 moe_config=moe, quant_config=self._kernel.quant_config(w13, w2)
             )
-            run = mk.FusedMoEKernel(make_moe_prepare_and_finalize_no_dp_ep(False), experts)
+            monolithic = self._kernel.cls.is_monolithic()
+            run = mk.FusedMoEKernel(make_moe_prepare_and_finalize_no_dp_ep(monolithic), experts)
+        layer = {
+            "activation": moe.activation,
+            "global_num_experts": self.count,
+            "expert_map": None,
+            "apply_router_weight_on_input": False,
+        }
 
         def product(x: torch.Tensor) -> torch.Tensor:
             ids, shares = self.routes(x.size(0))
+            if monolithic:  # vLLM's class or the op chooses the experts
+                return run.apply_monolithic(
+                    x, *weights, _logits(ids, self.count), routing_sink=None, **layer
+                )
             return run.apply(
                 x,
                 *weights,
                 topk_weights=shares,
                 topk_ids=ids,
-                activation=moe.activation,
-                global_num_experts=self.count,
-                expert_map=None,
-                apply_router_weight_on_input=False,
                 shared_experts=None,
                 shared_experts_input=None,
+                **layer,
             )
 
         return product
@@ -148,6 +155,11 @@ class Mixture:
             each = [_side_by_side([one[part.name] for one in expert], part) for expert in held]
             stacked[part.name] = torch.stack([each[i % len(each)] for i in range(self.count)])
         return stacked
+
+
+def _logits(ids: torch.Tensor, count: int) -> torch.Tensor:
+    """With which a router chooses these experts, all with the same weight."""
+    return torch.zeros(ids.size(0), count).scatter_(1, ids.long(), 1.0)
 
 
 def _side_by_side(pieces: list[torch.Tensor], part: Part) -> torch.Tensor:

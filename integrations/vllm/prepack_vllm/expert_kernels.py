@@ -54,16 +54,20 @@ _FUSED_EXPERTS = "_C::fused_experts_cpu"
 _ZENTORCH = "zentorch::zentorch_fused_moe"
 
 
-class _WhereTheOpIs:
+class _AnyRouter:
+    """The op is given experts and weights, which vLLM's CPURouter chooses."""
+
+    @staticmethod
+    def _supports_routing_method(*_: object) -> bool:
+        return True
+
+
+class _WhereTheOpIs(_AnyRouter):
     """vLLM takes its classes for this op on AMX machines only. The op runs where there is one."""
 
     @staticmethod
     def _supports_current_device() -> bool:
         return has_op(_FUSED_EXPERTS)
-
-    @staticmethod
-    def _supports_routing_method(*_: object) -> bool:
-        return True  # the op is given experts and weights, which vLLM's CPURouter chooses
 
     def apply(self, **arguments: Any) -> None:
         if arguments["apply_router_weight_on_input"]:
@@ -89,6 +93,10 @@ class _Mxfp4(_WhereTheOpIs, CPUExpertsMxfp4):
     pass
 
 
+class _ArmInt8(_AnyRouter, ArmCPUExpertsInt8):
+    pass
+
+
 class ExpertsKernel(ABC):
     """The experts of one layer. w13 and w2 are what a rank holds of each expert, w13 with gate and
     up one after the other or, if `together`, with alternating rows."""
@@ -97,7 +105,7 @@ class ExpertsKernel(ABC):
     cls: type[mk.FusedMoEExperts]
     keys: tuple[QuantKey | None, QuantKey | None]  # what vLLM's class asks for
     takes_biases = False
-    takes_weighted_inputs = False  # that vLLM has multiplied with the router's weights
+    takes_weighted_inputs = False  # multiplied with the router's weights, by vLLM or by the op
 
     def __init__(self, w13: Geometry, w2: Geometry, together: bool = False):
         self.w13 = w13
@@ -153,12 +161,14 @@ class Int4W4A8Experts(ExpertsKernel):
 
 
 class ArmInt4Experts(ExpertsKernel):
-    """The op routes nothing itself; vLLM's class around it does."""
+    """The op routes nothing itself; vLLM's class around it does. Inputs are multiplied with the
+    router's weights by the op."""
 
     op = "_C::dynamic_4bit_int_moe"
     cls = ArmCPUExpertsInt4
     keys = (kInt4W4A8StaticGroupSym, None)
     takes_biases = True  # which the weights hold
+    takes_weighted_inputs = True
 
     def why_not(self) -> str | None:
         if self.together:
@@ -211,7 +221,7 @@ class _NeonExperts(ExpertsKernel):
 
 class Int8NeonExperts(_NeonExperts):
     op = "_C::cpu_fused_moe_int8"
-    cls = ArmCPUExpertsInt8
+    cls = _ArmInt8
     keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
     quant_config = Int8Experts.quant_config
 

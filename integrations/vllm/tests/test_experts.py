@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from prepack_vllm import check, experts, platform
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
 from prepack_vllm.expert_kernels import (
+    EXPERT_KERNELS,
     Fp8Experts,
     Int4W4A8Experts,
     ZentorchInt4Experts,
@@ -416,6 +418,35 @@ def test_inputs_that_the_router_has_weighted(folders, standins):
     assert torch.equal(seen[0]["topk_weights"], torch.ones(3, 1))
     assert torch.equal(seen[1]["topk_weights"], weights)
     assert not any(one["apply_router_weight_on_input"] for one in seen)
+
+
+def test_inputs_that_the_op_weights_on_arm(monkeypatch):
+    """vLLM's class hands the router's weights to the op, once, and says what they are for."""
+    seen = []
+    monkeypatch.setattr(
+        torch.ops._C, "dynamic_4bit_int_moe", lambda *arguments: seen.append(arguments), raising=False
+    )
+    experts = EXPERT_KERNELS["vllm-arm/int4-w4a8"]
+    assert experts.takes_weighted_inputs
+    one = experts.cls.__new__(experts.cls)
+    one.moe_config = moe_config(experts_per_token=1)
+    one.quant_config = SimpleNamespace(block_shape=[1, 32])
+    x = torch.ones(3, MODEL.hidden, dtype=torch.bfloat16)
+    for on_input in (True, False):
+        one.apply(
+            x, None, None, torch.eye(3, MODEL.experts), MoEActivation.SILU, MODEL.experts, None, None,
+            on_input,
+        )  # fmt: skip
+    assert [call[8] for call in seen] == [True, False]
+    assert all(call[0] is x and call[1].tolist() == [[0], [1], [2]] for call in seen)
+
+
+@pytest.mark.parametrize("layout", ["vllm-arm/int8-neon", "vllm-arm/bf16-neon"])
+def test_ops_for_arm_that_are_given_experts_take_any_router(layout):
+    kernel = EXPERT_KERNELS[layout]
+    for method in (RoutingMethodType.Llama4, RoutingMethodType.DeepSeekV3):
+        assert kernel.cls._supports_routing_method(method, *kernel.keys)
+    assert not kernel.cls.is_monolithic()
 
 
 def test_zentorch_interleaves_for_another_activation(folders, standins, monkeypatch):

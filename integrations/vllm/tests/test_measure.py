@@ -18,6 +18,7 @@ from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 
 from prepack_vllm import bound_experts
 from prepack_vllm.bound_experts import Mixture
+from prepack_vllm.expert_kernels import ArmInt4Experts
 from prepack_vllm.manifest import read_manifest
 from prepack_vllm.measure import PROTOCOL, Session, _OpNames, serve
 
@@ -215,6 +216,26 @@ def test_some_experts_stand_for_all(experts):
     assert many.bytes == 4 * few.bytes
     x = torch.randn(3, QWEN3_MOE.hidden).bfloat16()
     assert torch.equal(many.bind()(x), few.bind()(x))
+
+
+def test_a_class_that_chooses_experts_gets_the_same_routes(tmp_path, monkeypatch):
+    """vLLM's for 4 bits on Arm, whose op other CPUs lack: it is called, and a stand-in sees how."""
+    source = write_quantized(tmp_path / "int4", QWEN3_MOE, "ct", 64, True)
+    folder = convert(source, tmp_path / "arm", "-t", "vllm-arm")
+    seen = []
+
+    def op(x, ids, weights, *others):
+        seen.append((ids, weights))
+        return x
+
+    monkeypatch.setattr(torch.ops._C, "dynamic_4bit_int_moe", op, raising=False)
+    monkeypatch.setattr(bound_experts, "has_op", lambda op: True)
+    monkeypatch.setattr(ArmInt4Experts, "why_not_layer", lambda self, moe: None)
+    mixture = Mixture(read_manifest(folder), MIXTURE, QWEN3_MOE.experts, 2)
+    mixture.bind()(torch.zeros(6, QWEN3_MOE.hidden, dtype=torch.bfloat16))
+    ids, shares = mixture.routes(6)
+    assert torch.equal(seen[0][0].sort(1).values, ids.long().sort(1).values)
+    assert torch.equal(seen[0][1], shares)
 
 
 def test_experts_that_cannot_run_are_an_answer(experts, packed, monkeypatch):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import urllib.request
 from unittest import mock
 
 import harness
@@ -243,10 +244,13 @@ class S3(StoreTest):
         self.addCleanup(server.shutdown)
         patched = mock.patch.dict(os.environ, {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "AWS_ACCESS_KEY_ID": "a",
-            "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"})
+            "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_MAX_ATTEMPTS": "2"})
         patched.start()
         self.addCleanup(patched.stop)
         s3fs.S3FileSystem.clear_instance_cache()
+        # What the server keeps is of the process.
+        urllib.request.urlopen(f"{os.environ['AWS_ENDPOINT_URL']}/moto-api/reset", data=b"").close()
         self.client = boto3.client("s3")
         self.client.create_bucket(Bucket="models")
         for path in self.model.iterdir():
@@ -330,7 +334,7 @@ class S3(StoreTest):
             self.faults = [(method, within, busy(status))] * 100
             done = subprocess.run([sys.executable, "-m", "prepack.remote.command", *self.arguments(1)],
                                   capture_output=True, text=True, check=False)
-            self.assertEqual(done.returncode, 4, done.stderr)
+            self.assertEqual(done.returncode, 4, (within, len(self.faults), done.stdout, done.stderr))
             self.assertIn(said, done.stderr)
             self.assertIn(within, done.stderr)
             self.assertNotIn(f"{part}/prepack-part.json", self.keys(part))

@@ -187,7 +187,15 @@ class Faults(StoreTest):
         self.assertIn("another version of the source", said)
         self.assertIn("model-00003-of-00003.safetensors", said)
         self.assertEqual(sorted(os.listdir(self.bucket)), ["model", *(self.folder_of(part).name for part in (1, 2))])
+        # Nor is a record believed that is none.
+        record = self.folder_of(2) / ".prepack-source.json"
+        for text in ("", "{}", '{"url": 1, "files": {}}', '{"url": "x", "files": {"a": 7}}', "[" * 100_000):
+            record.write_text(text)
+            self.assertIn("not a record of a source", self.remote("merge", f"{self.url}/packed", code=3))
+        record.unlink()
+        self.assertIn("does not say what it was made of", self.remote("merge", f"{self.url}/packed", code=2))
         self.part(1, "--force")
+        self.part(2, "--force")
         self.remote("merge", f"{self.url}/packed")
         self.same_as_one_machine(self.bucket / "packed")
 

@@ -22,6 +22,7 @@ from prepack.remote.arguments import (
     name_of, run_tool, scratch_folder, take, take_address, take_all, take_flag,
 )
 from prepack.remote.carrier import Carrier
+from prepack.remote.entry import Entry, check_name
 from prepack.remote.headers import RemoteModel, cache, headers_of_folder
 from prepack.remote.parallel import run_all
 from prepack.remote.places import place_of, wanted_files
@@ -30,9 +31,17 @@ from prepack.tool import tool_path
 
 _MANIFEST = "prepack.json"
 _PART = "prepack-part.json"
+_MOST_SMALL = 1 << 30  # bytes of a record or a report
 # They change nothing of what is made.
 _OF_THE_RUN = ("--resume", "--consume", "--trust-source", "--verify", "--json", "--quiet", "-q", "--verbose", "-v")
 _OF_THE_RUN_WITH_VALUES = ("--jobs", "-j", "--memory-limit", "--progress", "--color", "--messages", "--ahead")
+
+
+def _read_whole(store: Store, name: str, entry: Entry) -> bytes:
+    if entry.size > _MOST_SMALL:
+        raise MalformedError("the file is too large", where=store.where(name), found=f"{entry.size} bytes",
+                             expected=f"at most {_MOST_SMALL}")
+    return store.read(name, 0, entry.size, entry)
 
 
 def _part_name(out: str, part: str) -> str:
@@ -109,7 +118,7 @@ class _Conversion:
         if self._mark not in listing:
             return False
         entry = listing.get(source_record.NAME)
-        found = b"" if entry is None else store.read(source_record.NAME, 0, entry.size, entry)
+        found = b"" if entry is None else _read_whole(store, source_record.NAME, entry)
         if found.decode("utf-8", "replace") == record:
             return True
         raise UsageError("it is complete, but was made of another source, or with other options", where=self._out,
@@ -150,7 +159,7 @@ def _check_one_source(parts: Dict[str, Store]) -> None:
         if entry is None:
             raise UsageError("it does not say what it was made of", where=part.url, hint="Convert this part again")
         where = part.where(source_record.NAME)
-        record = source_record.parse(part.read(source_record.NAME, 0, entry.size, entry).decode(), where)
+        record = source_record.parse(_read_whole(part, source_record.NAME, entry).decode("utf-8", "replace"), where)
         first = first or record
         difference = source_record.first_difference(record["files"], first["files"])
         if difference is not None:
@@ -249,7 +258,7 @@ def _reports_in(where: str, into: Path) -> str:
     listing = store.list()
     for name, entry in listing.items():
         if name.endswith(".json") and not name.startswith("."):
-            (into / name).write_bytes(store.read(name, 0, entry.size, entry))
+            (into / check_name(name, where)).write_bytes(_read_whole(store, name, entry))
     if not listing:
         raise SystemFailedError("there are no reports", where=where)
     return str(into)

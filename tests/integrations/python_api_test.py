@@ -404,6 +404,13 @@ class Interruptions(harness.ToolTest):
         self.check_nothing_is_left()
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
 
+    def test_an_event_that_is_set_already(self):
+        cancel = threading.Event()
+        cancel.set()
+        with mock.patch.object(run.subprocess, "Popen") as started, self.assertRaises(prepack.CancelledError):
+            self.convert(cancel=cancel)
+        started.assert_not_called()
+
     def test_an_event_from_another_thread(self):
         cancel = threading.Event()
         errors = []

@@ -104,6 +104,11 @@ def _stop(child: "subprocess.Popen[bytes]") -> None:
         raise
 
 
+def _check(cancel: Optional[threading.Event]) -> None:
+    if cancel is not None and cancel.is_set():
+        raise CancelledError("stopped on request", where="prepack")
+
+
 def _read_all(
     child: "subprocess.Popen[bytes]", messages: _Messages, cancel: Optional[threading.Event]
 ) -> None:
@@ -111,8 +116,7 @@ def _read_all(
     with selectors.DefaultSelector() as selector:
         selector.register(child.stderr, selectors.EVENT_READ)
         while True:
-            if cancel is not None and cancel.is_set():
-                raise CancelledError("stopped on request", where="prepack")
+            _check(cancel)
             if not selector.select(_LOOK_EVERY if cancel is not None else None):
                 continue
             data = os.read(child.stderr.fileno(), 1 << 16)
@@ -168,6 +172,7 @@ def run_tool(
 def _run(
     command: Sequence[str], output: "IO[bytes]", messages: _Messages, cancel: Optional[threading.Event]
 ) -> int:
+    _check(cancel)  # a child might end before a signal reaches it
     # In a session of its own, so that Ctrl-C in a terminal reaches this process alone, which then
     # stops the child once: a second signal would kill it before it has cleaned up. Should this process
     # die without a word, the variable makes the child stop by itself.

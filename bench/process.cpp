@@ -25,7 +25,9 @@ namespace {
 constexpr int kPollMilliseconds = 4;
 constexpr double kKibibytes = 1024;  // in a MiB
 
-pid_t Spawn(const std::vector<std::string>& command) {
+enum class Errors { kShown, kHidden };
+
+pid_t Spawn(const std::vector<std::string>& command, Errors errors) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -33,6 +35,9 @@ pid_t Spawn(const std::vector<std::string>& command) {
   posix_spawn_file_actions_t quiet;
   posix_spawn_file_actions_init(&quiet);
   posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  if (errors == Errors::kHidden) {
+    posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  }
   pid_t child = 0;
   if (posix_spawnp(&child, arguments[0], &quiet, nullptr, arguments.data(), environ) != 0) {
     Fail(fmt::format("cannot run {}", command[0]));
@@ -109,10 +114,10 @@ struct Ended {
 };
 
 // A program that is killed ends the benchmark.
-Ended RunToEnd(const std::vector<std::string>& command) {
+Ended RunToEnd(const std::vector<std::string>& command, Errors errors) {
   if (CancellationRequested()) Fail("interrupted");
   const auto begin = std::chrono::steady_clock::now();
-  const pid_t child = Spawn(command);
+  const pid_t child = Spawn(command, errors);
   const double anonymous = WatchMemory(child);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
   int status = 0;
@@ -131,14 +136,14 @@ Ended RunToEnd(const std::vector<std::string>& command) {
 }  // namespace
 
 Cost Run(const std::vector<std::string>& command) {
-  const Ended ended = RunToEnd(command);
+  const Ended ended = RunToEnd(command, Errors::kShown);
   if (ended.code != 0) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
   return ended.cost;
 }
 
 std::optional<Cost> RunIfSupported(const std::vector<std::string>& command) {
   constexpr int kUnsupported = 5;
-  const Ended ended = RunToEnd(command);
+  const Ended ended = RunToEnd(command, Errors::kHidden);
   if (ended.code == kUnsupported) return std::nullopt;
   if (ended.code != 0) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
   return ended.cost;

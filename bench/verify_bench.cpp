@@ -59,7 +59,7 @@ void MeasurePair(const std::string& program, const SampleFormat& format, std::st
   const Cost convert = Summarize(converts);
   const Cost verify = Summarize(verifies);
   const double ratio = verify.seconds / convert.seconds;
-  fmt::print("{:<28}{:<20}{:>10.3f}{:>10.3f}{:>8.1f}{:>8.1f}{:>8.0f}{:>8.0f}\n", format.name,
+  fmt::print("{:<28}{:<24}{:>10.3f}{:>10.3f}{:>8.1f}{:>8.1f}{:>8.0f}{:>8.0f}\n", format.name,
              target, convert.seconds, verify.seconds, ratio,
              verify.cpu_seconds / convert.cpu_seconds, convert.anonymous, verify.anonymous);
   std::fflush(stdout);
@@ -81,7 +81,7 @@ void MeasureFormat(const std::string& program, const SampleFormat& format, uint6
 void MeasureAll(int runs, int modules) {
   if (runs < 1 || modules < 1) Fail("RUNS and MODULES must be numbers above 0");
   const std::string program = prepack::bench::ProgramBeside("prepack");
-  fmt::print("{:<28}{:<20}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}\n",
+  fmt::print("{:<28}{:<24}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}\n",
              fmt::format("{} x {} x {}, median of {}", modules, kOutputs, kInputs, runs), "target",
              "convert s", "verify s", "ratio", "of CPU", "MiB", "MiB");
   Worst worst;
@@ -101,6 +101,6 @@ void MeasureAll(int runs, int modules) {
 
 int main(int argc, char** argv) {
   const int runs = argc > 1 ? std::atoi(argv[1]) : 5;
-  const int modules = argc > 2 ? std::atoi(argv[2]) : 4;
+  const int modules = argc > 2 ? std::atoi(argv[2]) : 16;
   return prepack::bench::RunBenchmark([=] { MeasureAll(runs, modules); });
 }

@@ -66,9 +66,9 @@ TEST_CASE("a part that cannot be removed is said, with the output in place") {
   MakeParts(folder / "out");
   static int removals = 0;
   removals = 0;
-  // What Create, Commit and the lock remove comes first.
+  // What Create, Commit and the lock remove comes first, and what is in the way of the configs.
   posix::SetFaultHook(
-      [](posix::Call call) { return call == posix::Call::kRemove && ++removals > 7 ? EACCES : 0; });
+      [](posix::Call call) { return call == posix::Call::kRemove && ++removals > 9 ? EACCES : 0; });
   const Status status = MergeInto(folder / "out").status();
   posix::SetFaultHook(nullptr);
   CheckError(status, ErrorKind::kSystem, "the packed folder is in place, but this part");

@@ -35,7 +35,8 @@ double Weight(float step, double scale) {
   return static_cast<double>(step) * static_cast<double>(static_cast<float>(scale));
 }
 
-// Elements [begin, end) of both. Not a number is unlike everything.
+// Elements [begin, end) of both. Not a number is unlike everything. They are counted, and not
+// searched for one that differs: so the loop takes several at a time.
 template <typename T>
 bool AreSame(const std::vector<T>& a, const std::vector<T>& b, uint64_t begin, uint64_t end) {
   uint64_t same = 0;

@@ -272,9 +272,10 @@ void KeepWorseProduct(std::optional<GemmFigures> own, uint64_t first_channel,
 }
 
 // Of a stack of small experts as many meet all activations as make up the sample of one module.
+// Where all channels are to meet them, this does not count.
 bool IsInSampleOfStack(const PackedModule& packed, uint64_t sampled_weights) {
   const uint64_t weights = packed.request().n * packed.request().k;
-  const uint64_t every = sampled_weights == UINT64_MAX ? 1 : sampled_weights / weights;
+  const uint64_t every = sampled_weights / std::max<uint64_t>(weights, 1);
   return packed.expert().value_or(0) % std::max<uint64_t>(every, 1) == 0;
 }
 

@@ -29,10 +29,10 @@ uint32_t InAllFields(uint32_t width, uint32_t number) {
 // calibration-free exports store such modules as z − 1 beside others as z. Mostly the first word
 // tells.
 Result<bool> IsSymmetricOfOther(const Checkpoint& source, const StoredTensor& stored,
-                                uint32_t width) {
+                                uint64_t groups, uint32_t width) {
   const uint32_t other = InAllFields(width, (1U << (width - 1)) - 1);
   std::vector<uint32_t> line;
-  for (uint64_t g = 0; g < stored.shape[0]; ++g) {
+  for (uint64_t g = 0; g < groups; ++g) {
     PREPACK_TRY(ReadSecond(source, stored, {g, 1, 0, stored.shape[1]}, line));
     if (std::ranges::count(line, other) != std::ssize(line)) return false;
   }
@@ -41,7 +41,7 @@ Result<bool> IsSymmetricOfOther(const Checkpoint& source, const StoredTensor& st
 
 // Zero points [rows, range.count], from qzeros [G, N·bits/32].
 Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_one,
-                 const SecondFields& fields, const SecondGroupRange& range,
+                 const SecondFields& fields, uint64_t groups, const SecondGroupRange& range,
                  std::vector<uint8_t>& zeros) {
   const uint32_t width = fields.bits;
   PREPACK_TRY_ASSIGN(const StoredTensor* stored, SecondTensor(source, wanted.module + ".qzeros"));
@@ -54,8 +54,9 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
   // and were wrapped one by one.
   const bool crosses = 32 % width != 0;
   const bool may_be_other = !minus_one && !crosses;
-  PREPACK_TRY_ASSIGN(const bool is_other, may_be_other ? IsSymmetricOfOther(source, *stored, width)
-                                                       : Result<bool>(false));
+  PREPACK_TRY_ASSIGN(const bool is_other, may_be_other
+                                              ? IsSymmetricOfOther(source, *stored, groups, width)
+                                              : Result<bool>(false));
   if (is_other) return {};  // they are there already
   std::vector<uint32_t> lines;
   PREPACK_TRY(ReadSecond(source, *stored, {range.first, range.count, word0, words}, lines));
@@ -93,12 +94,12 @@ struct GptqWords {
   SecondFields fields;
   uint64_t k0 = 0;
   uint64_t rows = 0;
+  uint64_t groups = 0;
   std::vector<uint32_t> codes = {};
   std::vector<uint8_t> zeros = {};
 
-  uint64_t groups() const { return zeros.size() / rows; }
   std::span<const uint8_t> ZerosOf(uint64_t row) const {
-    return std::span(zeros).subspan(row * groups(), groups());
+    return std::span(zeros).subspan(row * groups, groups);
   }
 };
 
@@ -155,12 +156,11 @@ void UnpackSmall(const GptqWords& gptq, DecodedRows& out) {
     together.push_back(alike || std::ranges::count(groups, groups[0]) == kOfWord ? 1 : 0);
   }
   const uint64_t rows = gptq.rows;
-  const uint64_t groups = gptq.groups();
   int8_t* const to = out.small.data();
   for (uint64_t first = 0; first < inputs; first += kLineOfSteps) {
     const uint64_t end = std::min(inputs, first + kLineOfSteps);
     for (uint64_t row = 0; row < rows; ++row) {
-      const std::span zeros = std::span(gptq.zeros).subspan(row * groups, groups);
+      const std::span zeros = gptq.ZerosOf(row);
       const uint32_t* words = &gptq.codes[row];
       for (uint64_t k = first; k < end; k += kOfWord) {
         const uint64_t word = k / kOfWord;
@@ -204,7 +204,7 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   if (!wanted.whole()) range = CountFromFirstGroup(out.group_of);
   const uint64_t word0 = fields.FirstWord(wanted.k0);
   const uint64_t count = fields.LastWord(wanted.k0 + wanted.inputs - 1) - word0 + 1;
-  GptqWords gptq{.fields = fields, .k0 = wanted.k0, .rows = wanted.rows};
+  GptqWords gptq{.fields = fields, .k0 = wanted.k0, .rows = wanted.rows, .groups = range.count};
   status = ReadSecond(source, *codes, {word0, count, wanted.n0, wanted.rows}, gptq.codes);
   std::vector<double> columns;
   if (status.ok()) {
@@ -215,7 +215,7 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   gptq.zeros.assign(range.count * wanted.rows, static_cast<uint8_t>(1U << (width - 1)));
   if (!meaning.symmetric) {
     const bool minus_one = meaning.minus_one && !in_planes;
-    status = ReadZeros(source, wanted, minus_one, fields, range, gptq.zeros);
+    status = ReadZeros(source, wanted, minus_one, fields, groups, range, gptq.zeros);
     if (!status.ok()) return status;
   }
   TransposeScales(columns, wanted.rows, out.scales);

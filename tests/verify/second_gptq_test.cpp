@@ -94,5 +94,20 @@ TEST_CASE("fewer input channels than planes hold are an error") {
              "shapes of codes, scales and zero points disagree");
 }
 
+TEST_CASE("zero points of no group are not those of a symmetric module") {
+  PackedGptq x = {.n = 32, .k = 32, .symmetric = false, .stored_zeros = true};
+  x.Randomize(1, 0);
+  TestCheckpoint checkpoint = MakeGptq(x);
+  TestTensor& zeros = checkpoint.At(kGptqModule + ".qzeros");
+  zeros.shape[0] = 0;
+  zeros.bytes.clear();
+  TempFolder temp;
+  checkpoint.Write(temp.path());
+  const Checkpoint source = Value(Checkpoint::Open(temp.path()));
+  const SecondDecoder decoder = Value(SecondDecoder::Make(source, "gptq"));
+  DecodedRows decoded;
+  CHECK(decoder.Decode(kGptqModule, x.k, 0, x.n, decoded).kind() == ErrorKind::kMalformed);
+}
+
 }  // namespace
 }  // namespace prepack::testing

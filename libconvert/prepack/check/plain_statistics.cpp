@@ -60,10 +60,11 @@ class PlainValues {
   PlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, Measurements& measured)
       : checkpoint_(checkpoint), measured_(measured) {
     std::vector<bool> quantized(checkpoint.tensors().size());
+    const StoredTensor* last = nullptr;
     for (const auto& linear : model.modules) {
       for (const std::string_view name : linear->source_tensors()) {
-        const StoredTensor* tensor = checkpoint.Find(name);
-        if (tensor != nullptr) quantized[NumberOf(checkpoint, *tensor)] = true;
+        last = checkpoint.FindAfter(last, name);
+        if (last != nullptr) quantized[NumberOf(checkpoint, *last)] = true;
       }
     }
     for (const StoredTensor& tensor : checkpoint.tensors()) {

@@ -416,6 +416,15 @@ const StoredTensor* Checkpoint::Find(std::string_view name) const {
   return &tensors_[found->tensor];
 }
 
+const StoredTensor* Checkpoint::FindAfter(const StoredTensor* other, std::string_view name) const {
+  constexpr size_t kLookedAt = 4;  // modules have few tensors
+  const size_t next = other == nullptr ? 0 : NumberOf(*this, *other) + 1;
+  for (size_t i = next; i < std::min(next + kLookedAt, tensors_.size()); ++i) {
+    if (tensors_[i].name == name) return &tensors_[i];
+  }
+  return Find(name);
+}
+
 std::string Checkpoint::Where(const StoredTensor& tensor) const {
   return fmt::format("{}: tensor {}", files_[tensor.file].name, tensor.name);
 }

@@ -112,6 +112,9 @@ class Checkpoint {
   // Ascending by name.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* Find(std::string_view name) const;
+  // The same, sooner if it comes soon after another tensor, as in lists that are in order. That may
+  // be null.
+  const StoredTensor* FindAfter(const StoredTensor* other, std::string_view name) const;
   // Does any name end in ".bias"? In most quantized models none does, and every module is asked for
   // its bias.
   bool has_biases() const { return has_biases_; }

@@ -310,8 +310,9 @@ Status NotInAnyShard(const std::string& where, const std::string& shard) {
 // hashes, which is faster than to put the index in order.
 bool IndexAgrees(const ShardIndex& index, const Checkpoint& checkpoint) {
   if (index.entries.size() != checkpoint.tensors().size()) return false;
+  const StoredTensor* tensor = nullptr;
   return std::ranges::all_of(index.entries, [&](const ShardIndex::Entry& entry) {
-    const StoredTensor* tensor = checkpoint.Find(entry.tensor);
+    tensor = checkpoint.FindAfter(tensor, entry.tensor);
     return tensor != nullptr && checkpoint.files()[tensor->file].name == index.shards[entry.shard];
   });
 }

@@ -182,10 +182,11 @@ class Foreigners {
  public:
   Foreigners(const Checkpoint& checkpoint, QuantizedModel& model)
       : checkpoint_(checkpoint), model_(model), used_(checkpoint.tensors().size()) {
+    const StoredTensor* tensor = nullptr;
     for (const auto& linear : model.modules) {
       for (const std::string_view name : linear->source_tensors()) {
-        if (const StoredTensor* tensor = checkpoint.Find(name))
-          used_[NumberOf(checkpoint, *tensor)] = true;
+        tensor = checkpoint.FindAfter(tensor, name);
+        if (tensor != nullptr) used_[NumberOf(checkpoint, *tensor)] = true;
       }
     }
   }

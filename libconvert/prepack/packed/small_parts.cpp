@@ -137,7 +137,11 @@ std::vector<const StoredTensor*> ReplacedTensors(const Checkpoint& checkpoint,
     const bool is_known = !tensors.empty() && tensors.back() == tensor;
     if (tensor != nullptr && !is_known) tensors.push_back(tensor);
   };
-  for (const std::string_view name : linear.source_tensors()) add(checkpoint.Find(name));
+  const StoredTensor* last = nullptr;
+  for (const std::string_view name : linear.source_tensors()) {
+    last = checkpoint.FindAfter(last, name);
+    add(last);
+  }
   if (!with_bias) return tensors;
   for (const BiasPlace& bias : FindBiases(checkpoint, linear)) add(bias.tensor);
   return tensors;

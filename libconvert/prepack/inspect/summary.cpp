@@ -7,11 +7,16 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <compare>
 #include <cstdint>
 #include <map>
+#include <numeric>
+#include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "prepack/report/charts.h"
 
@@ -20,36 +25,59 @@ namespace {
 
 constexpr size_t kMostNumbers = 8;
 constexpr size_t kMostDigits = 18;
-constexpr std::string_view kDigits = "0123456789";
 constexpr std::string_view kGap = "{}";  // in place of a number
 
-// For each gap of a name: its number or, later, the index of a set of numbers. Gaps that a name
-// does not have are 0.
-using Places = std::array<uint64_t, kMostNumbers>;
+// Names of one text with gaps. For each gap of a name: its number or, later, the index of a set of
+// numbers.
+class GapNumbers {
+ public:
+  explicit GapNumbers(size_t gaps) : gaps_(gaps) {}
+
+  void Add(std::span<const uint64_t> numbers) {
+    ++names_;
+    numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
+  }
+  size_t names() const { return names_; }
+  std::span<const uint64_t> Of(size_t name) const {
+    return std::span(numbers_).subspan(name * gaps_, gaps_);
+  }
+
+ private:
+  size_t gaps_;
+  size_t names_ = 0;  // there may be no gap
+  std::vector<uint64_t> numbers_;
+};
 
 struct SplitName {
   std::string text;  // with gaps
-  Places numbers{};
+  std::array<uint64_t, kMostNumbers> numbers{};
   size_t count = 0;
+
+  std::span<const uint64_t> Numbers() const { return std::span(numbers).first(count); }
 };
+
+bool IsDigit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 bool IsPlainNumber(std::string_view digits) {
   return digits.size() <= kMostDigits && (digits.size() == 1 || digits.front() != '0');
 }
 
-SplitName Split(std::string_view name) {
-  SplitName split;
-  if (name.find_first_of(kGap) != std::string_view::npos) {
+// `split` is one that was used before.
+void Split(std::string_view name, SplitName& split) {
+  split.text.clear();
+  split.count = 0;
+  if (std::ranges::any_of(name, [](char c) { return c == '{' || c == '}'; })) {
     split.text = name;
-    return split;
+    return;
   }
   while (!name.empty()) {
-    const size_t begin = std::min(name.find_first_of(kDigits), name.size());
-    split.text += name.substr(0, begin);
-    name.remove_prefix(begin);
-    const std::string_view digits =
-        name.substr(0, std::min(name.find_first_not_of(kDigits), name.size()));
-    name.remove_prefix(digits.size());
+    const auto begin = std::ranges::find_if(name, IsDigit);
+    split.text.append(name.begin(), begin);
+    const auto end = std::find_if_not(begin, name.end(), IsDigit);
+    const std::string_view digits(begin, end);
+    name = std::string_view(end, name.end());
     if (digits.empty()) break;
     if (split.count == kMostNumbers || !IsPlainNumber(digits)) {
       split.text += digits;
@@ -59,7 +87,6 @@ SplitName Split(std::string_view name) {
     uint64_t& number = split.numbers[split.count++];
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
   }
-  return split;
 }
 
 // Sets of numbers, ascending; equal ones have the same index.
@@ -77,23 +104,33 @@ class NumberSets {
   std::vector<const std::vector<uint64_t>*> sets_;
 };
 
+// By all numbers but that of the gap, which comes last.
+std::strong_ordering OrderBut(size_t gap, std::span<const uint64_t> a,
+                              std::span<const uint64_t> b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (i != gap && a[i] != b[i]) return a[i] <=> b[i];
+  }
+  return std::strong_ordering::equal;
+}
+
 // Names that differ only in this gap become one, with the set of their numbers.
-std::vector<Places> FoldPlace(std::vector<Places> names, size_t place, NumberSets& sets) {
-  const auto elsewhere = [&](Places places) {
-    places[place] = 0;
-    return places;
-  };
-  std::ranges::sort(
-      names, {}, [&](const Places& places) { return std::pair(elsewhere(places), places[place]); });
-  std::vector<Places> folded;
-  for (size_t begin = 0; begin < names.size();) {
-    Places alike = elsewhere(names[begin]);
+GapNumbers FoldGap(const GapNumbers& names, size_t gap, size_t gaps, NumberSets& sets) {
+  std::vector<size_t> order(names.names());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    const std::strong_ordering others = OrderBut(gap, names.Of(a), names.Of(b));
+    return others != 0 ? others < 0 : names.Of(a)[gap] < names.Of(b)[gap];
+  });
+  GapNumbers folded(gaps);
+  for (size_t begin = 0; begin < order.size();) {
+    const std::span<const uint64_t> first = names.Of(order[begin]);
     std::vector<uint64_t> set;
-    for (; begin < names.size() && elsewhere(names[begin]) == alike; ++begin) {
-      set.push_back(names[begin][place]);
+    for (; begin < order.size() && OrderBut(gap, names.Of(order[begin]), first) == 0; ++begin) {
+      set.push_back(names.Of(order[begin])[gap]);
     }
-    alike[place] = sets.IndexOf(std::move(set));
-    folded.push_back(alike);
+    std::vector<uint64_t> one(first.begin(), first.end());
+    one[gap] = sets.IndexOf(std::move(set));
+    folded.Add(one);
   }
   return folded;
 }
@@ -114,11 +151,11 @@ std::string SetText(const std::vector<uint64_t>& set) {
   return text + "}";
 }
 
-NamePattern Describe(std::string_view text, const Places& places, size_t count,
+NamePattern Describe(std::string_view text, std::span<const uint64_t> indices,
                      const NumberSets& sets) {
   NamePattern pattern{.text = {}, .first = {}, .names = 1};
-  for (size_t i = 0; i < count; ++i) {
-    const std::vector<uint64_t>& set = sets.At(places[i]);
+  for (const uint64_t index : indices) {
+    const std::vector<uint64_t>& set = sets.At(index);
     const size_t gap = text.find(kGap);
     pattern.text += text.substr(0, gap);
     pattern.text += SetText(set);
@@ -136,18 +173,25 @@ NamePattern Describe(std::string_view text, const Places& places, size_t count,
 
 std::vector<NamePattern> FoldNames(std::span<const std::string_view> names) {
   // By the number of gaps, because a name may itself contain "{}".
-  std::map<std::pair<size_t, std::string>, std::vector<Places>> alike;
+  std::map<std::pair<size_t, std::string>, GapNumbers> alike;
+  auto last = alike.end();  // neighbours often have the same text
+  SplitName split;
   for (const std::string_view name : names) {
-    SplitName split = Split(name);
-    alike[{split.count, std::move(split.text)}].push_back(split.numbers);
+    Split(name, split);
+    if (last == alike.end() || last->first.first != split.count ||
+        last->first.second != split.text) {
+      last = alike.try_emplace({split.count, split.text}, split.count).first;
+    }
+    last->second.Add(split.Numbers());
   }
   std::vector<NamePattern> patterns;
-  for (auto& [text, folded] : alike) {
-    const size_t count = text.first;
+  for (auto& [text, numbers] : alike) {
     NumberSets sets;
-    for (size_t place = count; place-- > 0;) folded = FoldPlace(std::move(folded), place, sets);
-    for (const Places& places : folded) {
-      patterns.push_back(Describe(text.second, places, count, sets));
+    for (size_t gap = text.first; gap-- > 0;) {
+      numbers = FoldGap(numbers, gap, text.first, sets);
+    }
+    for (size_t i = 0; i < numbers.names(); ++i) {
+      patterns.push_back(Describe(text.second, numbers.Of(i), sets));
     }
   }
   std::ranges::stable_sort(patterns, IsShallower, &NamePattern::first);

@@ -201,7 +201,7 @@ void PrintTruthRates() {
     if (!model.ok()) std::exit(4);
     const Result<SecondDecoder> decoder = SecondDecoder::Make(*source, model->format);
     if (!decoder.ok()) std::exit(4);
-    const TruthCost cost = CostOf(*decoder, model->modules.front()->module());
+    const TruthCost cost = CostOf(*decoder, std::string(model->modules.front()->module()));
     fmt::print("{:<26}{:>9.2f}{:>13.2f}{:>17.2f}\n", format.name, cost.decode, cost.exact,
                cost.kernel);
   }

@@ -2,6 +2,8 @@
 
 #include "prepack/check/model_checks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -39,6 +41,16 @@ std::vector<std::byte> Stored(const std::vector<float>& values, size_t times = 1
   return bytes;
 }
 
+// Of modules of one layer. A check only views them.
+const std::vector<std::string>& ModuleNames() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> made;
+    for (int i = 0; i < 64; ++i) made.push_back(fmt::format("model.layers.0.self_attn.proj_{}", i));
+    return made;
+  }();
+  return names;
+}
+
 // Two norms and an embedding, of these logarithms.
 class LayerFolder {
  public:
@@ -62,7 +74,7 @@ class LayerFolder {
     std::vector<ModuleCheck> modules(logarithms.size());
     std::vector<std::vector<float>> energies;
     for (size_t i = 0; i < modules.size(); ++i) {
-      modules[i].module = "model.layers.0.self_attn.proj_" + std::to_string(i);
+      modules[i].module = ModuleNames().at(i);
       energies.push_back(Energies(logarithms[i]));
     }
     RequireOk(JudgeHiddenChannels(*opened_, energies, modules));

@@ -11,9 +11,9 @@ CheckReport Example() {
   report.source = "a<b>&\"c\"";
   report.modules.resize(2);
   report.modules[0].module = "good";
-  report.modules[0].statistics.emplace();
+  report.modules[0].figures.emplace();
   report.modules[1].module = "bad\x01";
-  report.modules[1].statistics.emplace();
+  report.modules[1].figures.emplace();
   report.modules[1].findings = {MakeFinding("codes-constant", "bad", "all <8>")};
   return report;
 }
@@ -40,7 +40,7 @@ TEST_CASE("a module may be called as the case of the checkpoint is") {
 
 TEST_CASE("a module that was not looked at is skipped") {
   CheckReport report = Example();
-  report.modules[0].statistics.reset();
+  report.modules[0].figures.reset();
   CHECK(Contains(CheckJUnit(report, false), "skipped=\"1\""));
   CHECK(Contains(CheckJUnit(report, false), "<skipped message=\"the data was not read\"/>"));
 }

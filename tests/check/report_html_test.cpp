@@ -9,21 +9,22 @@ namespace prepack::testing {
 namespace {
 
 constexpr uint64_t kWeights = 160;
+constexpr Scheme kInt4 = {.code = CodeType::kU4, .bits = 4, .group_size = 32};
 
-ModuleCheck Measured(std::string name) {
-  ModuleCheck module;
-  module.module = std::move(name);
-  module.scheme = {.code = CodeType::kU4, .bits = 4, .group_size = 32};
+void AddMeasured(std::string_view name, const Scheme& scheme, CheckReport& report) {
+  ModuleCheck& module = report.modules.emplace_back();
+  module.module = name;
+  module.scheme = scheme;
   module.n = 5;
   module.k = 32;
-  ModuleStatistics& statistics = module.statistics.emplace();
+  ModuleStatistics statistics;
   statistics.weights = kWeights;
   statistics.histogram.Add(0, 40);
   statistics.histogram.Add(7, 120);
   statistics.scales = 5;
   statistics.scale_exponents.Add(127 - 10, 5);
   statistics.min_scale = statistics.max_scale = 0x1p-10F;
-  return module;
+  KeepStatistics(statistics, module, report.histograms);
 }
 
 CheckReport MeasuredReport() {
@@ -31,7 +32,8 @@ CheckReport MeasuredReport() {
   report.source = "model";
   report.format = "awq";
   report.verdict = CheckVerdict::kWarnings;
-  report.modules = {Measured("layers.0.a"), Measured("layers.1.<i>")};
+  AddMeasured("layers.0.a", kInt4, report);
+  AddMeasured("layers.1.<i>", kInt4, report);
   report.modules[1].findings = {MakeFinding("codes-constant", "layers.1.<i>", "all <8>")};
   return report;
 }
@@ -59,8 +61,10 @@ TEST_CASE("the worst modules are those furthest from the unquantized model") {
   CheckReport report = MeasuredReport();
   report.baseline = "float";
   report.modules.clear();
+  std::vector<std::string> names;
+  for (int i = 0; i < 12; ++i) names.push_back(fmt::format("layers.{}.a", i));
   for (int i = 0; i < 12; ++i) {
-    report.modules.push_back(Measured(fmt::format("layers.{}.a", i)));
+    AddMeasured(names[i], kInt4, report);
     report.modules.back().sqnr_db = 20 + (i * 7) % 12;
   }
   const std::string page = CheckHtml(report);
@@ -76,7 +80,8 @@ TEST_CASE("the worst modules are those furthest from the unquantized model") {
 TEST_CASE("a page without data says that it was not read") {
   CheckReport report = MeasuredReport();
   report.headers_only = true;
-  for (ModuleCheck& module : report.modules) module.statistics.reset();
+  report.histograms.clear();
+  for (ModuleCheck& module : report.modules) module.figures.reset();
   const std::string page = CheckHtml(report);
   CHECK(Contains(page, "<dt>Data</dt><dd>not read (--headers)</dd>"));
   CHECK_FALSE(Contains(page, "<h2>Codes and scales</h2>"));
@@ -84,10 +89,9 @@ TEST_CASE("a page without data says that it was not read") {
 }
 
 TEST_CASE("signed codes and FP8 are shown in the order of their values") {
-  CheckReport report = MeasuredReport();
-  report.modules = {Measured("s8"), Measured("fp8")};
-  report.modules[0].scheme = {.code = CodeType::kS8, .bits = 8};
-  report.modules[1].scheme = {.code = CodeType::kF8E4M3, .bits = 8};
+  CheckReport report;
+  AddMeasured("s8", {.code = CodeType::kS8, .bits = 8}, report);
+  AddMeasured("fp8", {.code = CodeType::kF8E4M3, .bits = 8}, report);
   const std::string page = CheckHtml(report);
   CHECK(Contains(page, "<title>-128: 0 (0.00 %)</title>"));
   CHECK(page.find("<title>-128: 0") < page.find("<title>-1: 0"));

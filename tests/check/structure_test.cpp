@@ -9,7 +9,7 @@ namespace {
 TEST_CASE("headers alone give no statistics") {
   const CheckReport report = RunHeaderCheck(WideExample());
   RequireSound(report);
-  CHECK_FALSE(report.modules[0].statistics.has_value());
+  CHECK_FALSE(report.modules[0].figures.has_value());
 }
 
 TEST_CASE("shapes are compared with config.json") {

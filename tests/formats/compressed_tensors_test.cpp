@@ -278,7 +278,7 @@ TEST_CASE("modules come in the order of their names, each with its own group") {
   }
   const OpenedModel opened = Open(stored);
   std::vector<std::string> names;
-  for (const auto& module : opened.model.modules) names.push_back(module->module());
+  for (const auto& module : opened.model.modules) names.emplace_back(module->module());
   CHECK(names == std::vector<std::string>{"a.b", "a.b-c", "a.b.c", kExampleModule});
   CHECK(opened.Module("a.b").source_tensors() ==
         std::vector<std::string_view>{"a.b.weight_packed", "a.b.weight_scale", "a.b.weight_shape"});

@@ -16,7 +16,8 @@ double WorstUlps(const std::string& name) {
   for (const auto& module : opened.model.modules) {
     for (const auto& [suffix, n0] :
          {std::pair{".rows_first16", uint64_t{0}}, {".rows_last16", module->n() - 16}}) {
-      const std::vector<float> expected = TruthFloats(truth, module->module() + suffix);
+      const std::vector<float> expected =
+          TruthFloats(truth, std::string(module->module()) + suffix);
       const std::vector<float> found = Dequantize(*module, n0, 16);
       REQUIRE(found.size() == expected.size());
       for (size_t i = 0; i < found.size(); ++i) {

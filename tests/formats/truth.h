@@ -54,7 +54,8 @@ inline OpenedModel CheckTruth(const std::string& name, const std::string& format
     const uint64_t last = module->n() - 16;
     for (const auto& [suffix, n0] :
          {std::pair{".rows_first16", uint64_t{0}}, {".rows_last16", last}}) {
-      const std::vector<float> expected = TruthFloats(*truth, module->module() + suffix);
+      const std::vector<float> expected =
+          TruthFloats(*truth, std::string(module->module()) + suffix);
       CHECK(DifferentBits(Dequantize(*module, n0, 16), expected) == 0);
     }
   }

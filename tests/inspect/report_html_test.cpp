@@ -40,7 +40,7 @@ void AddModules(int layers, InspectReport& report) {
     const std::string& name = source->names.emplace_back(fmt::format("layers.{}.up", layer));
     source->views.emplace_back(source->names.emplace_back(name + ".weight"));
     report.modules.push_back({.module = name,
-                              .scheme = {.group_size = 32},
+                              .scheme = Scheme{.group_size = 32},
                               .layout = "zentorch/woq",
                               .n = 8,
                               .k = 64,

@@ -25,15 +25,15 @@ class FixedLinear : public QuantizedLinear {
     }
   }
 
-  void SetModule(std::string module) { module_ = std::move(module); }
-  void SetInput(const InputQuantization& input) { input_ = input; }
+  void SetModule(std::string_view module) { module_.Own(module); }
+  void SetInput(const InputQuantization& input) { SetRare({.input = input}); }
   void SetWideRows(uint64_t rows) { wide_rows_ = rows; }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
-    const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
-    const size_t piece = PanelRowBytes(scheme_.code, range.cols);
+    const size_t row_bytes = PanelRowBytes(scheme_->code, k_);
+    const size_t piece = PanelRowBytes(scheme_->code, range.cols);
     for (uint64_t row = 0; row < range.rows; ++row) {
-      const size_t from = (range.n0 + row) * row_bytes + PanelRowBytes(scheme_.code, range.k0);
+      const size_t from = (range.n0 + row) * row_bytes + PanelRowBytes(scheme_->code, range.k0);
       std::copy_n(codes_.begin() + static_cast<long>(from), piece,
                   out.begin() + static_cast<long>(row * piece));
     }

@@ -16,11 +16,11 @@ namespace {
 
 class NamedLinear final : public QuantizedLinear {
  public:
-  NamedLinear(std::string module, uint64_t n, uint32_t bits, uint64_t group_size = 128) {
-    module_ = std::move(module);
+  NamedLinear(std::string_view module, uint64_t n, uint32_t bits, uint64_t group_size = 128) {
+    module_.Own(module);
     n_ = n;
     k_ = 256;
-    scheme_ = {
+    scheme_ = Scheme{
         .code = bits == 4 ? CodeType::kU4 : CodeType::kS8, .bits = bits, .group_size = group_size};
   }
   Status ReadCodes(const PanelRange&, std::span<std::byte>) const override { return {}; }
@@ -41,7 +41,7 @@ std::vector<std::string> NamesOf(const std::vector<TuneUnit>& units) {
 
 std::vector<std::string> ModulesOf(const TuneUnit& unit) {
   std::vector<std::string> names;
-  for (const QuantizedLinear* linear : unit.modules) names.push_back(linear->module());
+  for (const QuantizedLinear* linear : unit.modules) names.emplace_back(linear->module());
   return names;
 }
 

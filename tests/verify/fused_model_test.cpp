@@ -35,7 +35,7 @@ struct FusedExample {
 
 std::vector<std::string> Names(const std::vector<std::unique_ptr<QuantizedLinear>>& modules) {
   std::vector<std::string> names;
-  for (const auto& linear : modules) names.push_back(linear->module());
+  for (const auto& linear : modules) names.emplace_back(linear->module());
   return names;
 }
 
@@ -110,7 +110,7 @@ bool Says(const LevelResult& level, const std::string& module, const std::string
 
 TEST_CASE("what a fused module is made of follows from its name, whatever the manifest says") {
   FusedExample example;
-  std::map<std::string, ModuleRecord>& modules = example.manifest.modules;
+  auto& modules = example.manifest.modules;
   std::vector<FusedMember>& gate_up = modules.at(kGateUp).fused;
   std::vector<FusedMember>& qkv = modules.at(kQkv).fused;
   std::string changed = kGateUp;

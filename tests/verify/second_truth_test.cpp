@@ -24,7 +24,7 @@ std::string TruthOf(const std::string& checkpoint) {
 
 void CheckModule(const SecondDecoder& decoder, const QuantizedLinear& module,
                  const GoldenFile& truth, bool divides) {
-  const std::string& name = module.module();
+  const std::string name(module.module());
   CAPTURE(name);
   CHECK(SecondWeights(decoder, name, module.k(), 0, 16) ==
         truth.Values<float>(name + ".rows_first16"));
@@ -67,14 +67,15 @@ TEST_CASE("second decoders give the dequantized truth of every real checkpoint")
 void CheckSlabs(const SecondDecoder& decoder, const QuantizedLinear& module) {
   constexpr uint64_t kFirst = 21;
   constexpr uint64_t kRows = 5;
-  CAPTURE(module.module());
+  const std::string name(module.module());
+  CAPTURE(name);
   const uint64_t k = module.k();
-  const std::vector<float> all = SecondWeights(decoder, module.module(), k, kFirst, kRows);
+  const std::vector<float> all = SecondWeights(decoder, name, k, kFirst, kRows);
   for (const InputSlab& slab : {InputSlab{.k0 = 0, .inputs = kSecondInputsUnit},
                                 InputSlab{.k0 = 2 * kSecondInputsUnit, .inputs = 128},
                                 InputSlab{.k0 = kSecondInputsUnit, .inputs = k - 64}}) {
     DecodedRows decoded;
-    RequireOk(decoder.DecodeSlab(module.module(), k, slab, kFirst, kRows, decoded));
+    RequireOk(decoder.DecodeSlab(name, k, slab, kFirst, kRows, decoded));
     REQUIRE(decoded.inputs() == slab.inputs);
     std::vector<float> expected;
     for (uint64_t row = 0; row < kRows; ++row) {

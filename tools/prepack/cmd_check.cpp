@@ -193,7 +193,8 @@ ExitCodeValue RunCheck(const CheckCommand& options) {
   if (!options.baseline.empty()) check.baseline = options.baseline;
   if (options.parts.IsPart()) return RunCheckPart(options, check);
   ProgressDisplay display(options.common);
-  const Result<CheckReport> report = CheckOrMerge(options, check, display.progress());
+  const Result<CheckReport>& report =
+      KeepUntilExit(CheckOrMerge(options, check, display.progress()));
   display.Stop();
   if (!report.ok()) return Fail(report.status());
   if (const Status written = WriteReports(*report, options); !written.ok()) return Fail(written);

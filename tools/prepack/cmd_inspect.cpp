@@ -274,7 +274,7 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
   if (!options.html.empty()) {
     if (const Status path = CheckPagePath(options); !path.ok()) return Fail(path);
   }
-  Result<InspectReport> report = Inspect(options.path);
+  Result<InspectReport>& report = KeepUntilExit(Inspect(options.path));
   if (!report.ok()) return Fail(report.status());
   return options.module.empty() ? ShowFolder(*report, options) : ShowModule(*report, options);
 }

@@ -150,7 +150,7 @@ std::string PlanText(const Plan& plan, const std::string& format) {
                     {"before", Align::kRight},
                     {"after", Align::kRight}});
   for (const ModulePlan& module : plan.modules) {
-    table.AddRow(module.linear->module(),
+    table.AddRow(std::string(module.linear->module()),
                  {fmt::format("{}", module.request.n), fmt::format("{}", module.request.k),
                   DescribeScheme(module.linear->scheme()),
                   module.chosen == nullptr ? "kept as stored" : std::string(module.chosen->id),
@@ -195,13 +195,14 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
   Result<GgufSource> gguf = options.gguf.ToSource();
   if (!gguf.ok()) return Fail(gguf.status());
   gguf->dequantize = plan_options->fallback == Fallback::kDequantize;
-  const Result<Checkpoint> checkpoint = OpenSource(options.source, *gguf);
+  const Result<Checkpoint>& checkpoint = KeepUntilExit(OpenSource(options.source, *gguf));
   if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<std::vector<SchemeNotes>> notes = options.flags.Notes();
   if (!notes.ok()) return Fail(notes.status());
-  const Result<QuantizedModel> model = ReadSourceModel(*checkpoint, plan_options->accepted);
+  const Result<QuantizedModel>& model =
+      KeepUntilExit(ReadSourceModel(*checkpoint, plan_options->accepted));
   if (!model.ok()) return Fail(model.status());
-  const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
+  const Result<Plan>& plan = KeepUntilExit(MakePlan(*checkpoint, *model, *plan_options));
   if (!plan.ok()) return Fail(plan.status());
   if (options.common.json) {
     JsonWriter json(PrintJsonText);

@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "prepack/base/function_ref.h"
@@ -128,6 +129,15 @@ void DescribeCommandLine(CLI::App& app, ExitCodeValue& exit_code);
 
 // Names of the commands, in the order of the help.
 std::vector<std::string> CommandNames(const CLI::App& app);
+
+// Never takes the value apart: the process ends soon and gives all of its memory back at once, and
+// to free hundreds of thousands of modules one by one takes longer than some commands.
+template <typename T>
+T& KeepUntilExit(T value) {
+  static T* kept = nullptr;  // so that tools that look for leaks see it
+  kept = new T(std::move(value));
+  return *kept;
+}
 
 // kUsage: what CLI11 says of the arguments that it could not parse, and what may have been meant.
 Status ParseFailure(const CLI::App& app, const CLI::ParseError& error,

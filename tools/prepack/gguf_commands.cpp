@@ -63,7 +63,7 @@ Result<std::filesystem::path> FindProgram(const std::string& given) {
       .Hint("Name one with --python that has torch and transformers");
 }
 
-using NotHeldModules = std::map<std::string, gguf::NotHeld>;
+using NotHeldModules = std::map<std::string, gguf::NotHeld, std::less<>>;
 
 // Those that became floats, or those that were quantized.
 Json NotHeldJson(const NotHeldModules& modules, bool quantized) {

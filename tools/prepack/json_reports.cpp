@@ -151,25 +151,25 @@ void BeginDocument(std::string_view kind, JsonWriter& json) {
 }
 
 Json StatisticsJson(const ModuleCheck& module) {
-  if (!module.statistics) return nullptr;
-  const ModuleStatistics& statistics = *module.statistics;
-  return {{"weights", statistics.weights},
-          {"distinct_codes", statistics.DistinctCodes()},
-          {"commonest_code", statistics.CommonestCode()},
-          {"commonest_fraction", statistics.CommonestFraction()},
-          {"saturated_fraction", statistics.SaturatedFraction(module.scheme)},
-          {"mean_shift", statistics.MeanShift()},
-          {"scales", statistics.scales},
-          {"min_scale", JsonNumber(statistics.min_scale)},
-          {"max_scale", JsonNumber(statistics.max_scale)},
-          {"negative_scales", statistics.negative_scales},
-          {"zero_scales", statistics.zero_scales},
-          {"imprecise_scales", statistics.imprecise_scales},
-          {"huge_scales", statistics.huge_scales},
-          {"scales_outside_f16", statistics.scales_outside_f16},
-          {"zero_points", statistics.zero_points},
-          {"low_zero_points", statistics.low_zero_points},
-          {"high_zero_points", statistics.high_zero_points}};
+  if (!module.figures) return nullptr;
+  const CheckFigures& figures = *module.figures;
+  return {{"weights", figures.weights},
+          {"distinct_codes", figures.distinct_codes},
+          {"commonest_code", figures.commonest_code},
+          {"commonest_fraction", figures.commonest_fraction},
+          {"saturated_fraction", figures.saturated_fraction},
+          {"mean_shift", figures.mean_shift},
+          {"scales", figures.scales},
+          {"min_scale", JsonNumber(figures.min_scale)},
+          {"max_scale", JsonNumber(figures.max_scale)},
+          {"negative_scales", figures.negative_scales},
+          {"zero_scales", figures.zero_scales},
+          {"imprecise_scales", figures.imprecise_scales},
+          {"huge_scales", figures.huge_scales},
+          {"scales_outside_f16", figures.scales_outside_f16},
+          {"zero_points", figures.zero_points},
+          {"low_zero_points", figures.low_zero_points},
+          {"high_zero_points", figures.high_zero_points}};
 }
 
 Json DiffSideJson(const std::optional<DiffSide>& side) {

@@ -277,7 +277,7 @@ void JudgeSiblings(std::vector<ModuleCheck>& modules,
     if (i >= energies.size() || energies[i].empty()) continue;
     places.emplace(modules[i].module, i);
     const std::optional<std::string> uneven =
-        UnevenPlaces(energies[i], WordPlaces(modules[i].scheme.bits));
+        UnevenPlaces(energies[i], WordPlaces(modules[i].scheme->bits));
     if (!uneven) continue;
     modules[i].findings.push_back(MakeFinding("codes-unlike-weights", modules[i].module, *uneven));
   }

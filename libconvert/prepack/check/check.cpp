@@ -117,17 +117,25 @@ Status CheckInOnePart(const CheckOptions& options, const MeasuredThing& thing, c
   return {};
 }
 
-Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
-                   const Checkpoint* baseline, Measurements& measured, Progress& progress,
-                   CheckReport& report) {
+// What is checked, and what a report has its names of.
+struct Opened {
+  Checkpoint checkpoint;
+  QuantizedModel model = {};
+};
+
+Status CheckOpened(const CheckOptions& options, const Checkpoint* baseline, Opened& opened,
+                   Measurements& measured, Progress& progress, CheckReport& report) {
+  const Checkpoint& checkpoint = opened.checkpoint;
   report.tensors = checkpoint.tensors().size();
   report.tensor_bytes = checkpoint.total_bytes();
-  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint, options.accepted);
-  if (!model.ok()) {
-    if (!IsFinding(model.status())) return model.status();
-    NoteUnreadable(model.status(), report);
+  Result<QuantizedModel> read = ExamineQuantizedModel(checkpoint, options.accepted);
+  if (!read.ok()) {
+    if (!IsFinding(read.status())) return read.status();
+    NoteUnreadable(read.status(), report);
     return {};
   }
+  QuantizedModel* const model = &opened.model;
+  *model = *std::move(read);
   report.format = model->format;
   report.modules.reserve(model->modules.size());
   for (const auto& linear : model->modules) {
@@ -136,7 +144,7 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
                               .n = linear->n(),
                               .k = linear->k(),
                               .findings = {},
-                              .statistics = {},
+                              .figures = {},
                               .sqnr_db = {}});
   }
   report.findings = std::move(model->findings);
@@ -204,9 +212,11 @@ Status CheckGguf(const CheckOptions& options, Progress& progress, CheckReport& r
 
 Status CheckCheckpoint(const CheckOptions& options, const Checkpoint* baseline,
                        Measurements& measured, Progress& progress, CheckReport& report) {
-  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
+  Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (checkpoint.ok()) {
-    return CheckOpened(options, *checkpoint, baseline, measured, progress, report);
+    const auto opened = std::make_shared<Opened>(Opened{.checkpoint = *std::move(checkpoint)});
+    report.held = opened;
+    return CheckOpened(options, baseline, *opened, measured, progress, report);
   }
   if (!IsFinding(checkpoint.status())) return checkpoint.status();
   NoteUnreadable(checkpoint.status(), report);
@@ -287,6 +297,17 @@ Result<CheckReport> CheckWith(const CheckOptions& options, Measurements& measure
   if (Has(all, Severity::kError)) Raise(report.verdict, CheckVerdict::kBadValues);
   if (Has(all, Severity::kWarning)) Raise(report.verdict, CheckVerdict::kWarnings);
   return report;
+}
+
+void KeepStatistics(const ModuleStatistics& statistics, ModuleCheck& module,
+                    std::map<std::string, SchemeHistograms>& histograms) {
+  module.figures = FiguresOf(statistics, module.scheme);
+  if (module.scheme->code == CodeType::kBF16) return;
+  SchemeHistograms& same = histograms[DescribeScheme(module.scheme)];
+  same.scheme = module.scheme;
+  ++same.modules;
+  same.codes.Merge(statistics.histogram);
+  same.scale_exponents.Merge(statistics.scale_exponents);
 }
 
 bool SpreadsRows(const QuantizedLinear& linear) {

@@ -19,13 +19,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "prepack/base/progress.h"
+#include "prepack/base/shared_value.h"
 #include "prepack/base/status.h"
+#include "prepack/check/byte_counts.h"
 #include "prepack/check/module_statistics.h"
 #include "prepack/formats/accepted.h"
 #include "prepack/formats/finding.h"
@@ -44,14 +48,22 @@ struct CheckOptions {
 };
 
 struct ModuleCheck {
-  std::string module;
-  Scheme scheme;
+  std::string_view module;  // of what the report holds
+  SharedValue<Scheme> scheme;
   uint64_t n = 0;
   uint64_t k = 0;
-  std::vector<Finding> findings;               // of its data and baseline
-  std::optional<ModuleStatistics> statistics;  // none: not read, or not readable
+  std::vector<Finding> findings;        // of its data and baseline
+  std::optional<CheckFigures> figures;  // none: not read, or not readable
   // Against the baseline, in dB; infinite when equal. None: not compared.
   std::optional<double> sqnr_db;
+};
+
+// The codes and scales of all modules of one scheme.
+struct SchemeHistograms {
+  Scheme scheme;
+  size_t modules = 0;
+  ByteCounts<uint64_t> codes;            // as ModuleStatistics counts them
+  ByteCounts<uint64_t> scale_exponents;  // likewise
 };
 
 // What the errors of a report amount to. Several kinds may come together: the first of kMalformed,
@@ -69,6 +81,7 @@ std::string_view CheckVerdictName(CheckVerdict verdict);  // "sound", "warnings"
 int CheckExitCode(CheckVerdict verdict, bool strict);
 
 struct CheckReport {
+  std::shared_ptr<const void> held;  // what has the names of the modules
   std::string source;
   std::string baseline;  // empty: none
   bool headers_only = false;
@@ -77,6 +90,8 @@ struct CheckReport {
   uint64_t tensor_bytes = 0;
   std::vector<Finding> findings;     // of the checkpoint as a whole; errors first
   std::vector<ModuleCheck> modules;  // that can be read; ascending by name
+  // Of the modules that were read, by the description of their scheme; none of bf16.
+  std::map<std::string, SchemeHistograms> histograms;
   CheckVerdict verdict = CheckVerdict::kSound;
 
   // All findings, of the checkpoint and of its modules; errors first.
@@ -86,6 +101,10 @@ struct CheckReport {
 // What is wrong with the checkpoint is in the report; an error status means that the check could
 // not be made: kUsage, kSystem, kInterrupted, or a baseline that cannot be opened.
 Result<CheckReport> Check(const CheckOptions& options, Progress& progress);
+
+// Puts what a report keeps of a module's statistics into the module's check and the histograms.
+void KeepStatistics(const ModuleStatistics& statistics, ModuleCheck& module,
+                    std::map<std::string, SchemeHistograms>& histograms);
 
 // Whether a page of the file holds few input channels of many output channels, as GPTQ and AWQ
 // store them. Formats that hold the input channels of an output channel side by side have no such

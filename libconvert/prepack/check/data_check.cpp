@@ -90,8 +90,7 @@ MemoryNeed DataCheck::Need() const {
   constexpr uint64_t kOfStripe = sizeof(Stripe) + kMostCounts;
   // Results of a module's stripes live until all of them are there, which are those of a few
   // modules for each thread.
-  MemoryNeed need{.shared = model_.modules.size() * (sizeof(ModuleCheck) + kMostCounts) +
-                            MostStripes() * kOfStripe,
+  MemoryNeed need{.shared = model_.modules.size() * sizeof(ModuleCheck) + MostStripes() * kOfStripe,
                   .per_thread = kPlainMemory + kOfStripe};
   for (const auto& linear : model_.modules) {
     // One row in eight is kept, as a hash of eight bytes, in lists that grow by doubling.
@@ -183,7 +182,7 @@ Status DataCheck::TakeMeasurements() {
 // What is not of a single module's stripes.
 void DataCheck::KeepRest() {
   blocks_.Keep(measured_);
-  std::map<std::string, std::vector<Finding>> noted;
+  std::map<std::string, std::vector<Finding>, std::less<>> noted;
   for (auto& [module, finding] : accepted_.Noted()) noted[module].push_back(finding);
   for (size_t i = 0; i < model_.modules.size(); ++i) {
     const auto found = noted.find(model_.modules[i]->module());
@@ -290,7 +289,7 @@ void DataCheck::ReportWiring() {
 
 // Merges the stripes of a module in their order, and forgets them: there may be very many modules.
 ModuleMeasurement DataCheck::Conclude(size_t module) {
-  const std::string& name = model_.modules[module]->module();
+  const std::string_view name = model_.modules[module]->module();
   ModuleMeasurement result;
   ModuleStatistics statistics;
   BaselineSums baseline;
@@ -339,7 +338,10 @@ Status DataCheck::Report(size_t module, ModuleMeasurement measurement) {
     check.findings.push_back(std::move(finding));
   }
   std::ranges::move(measurement.findings, std::back_inserter(check.findings));
-  check.statistics = std::move(measurement.statistics);
+  if (measurement.statistics) {
+    const std::lock_guard lock(histograms_mutex_);
+    KeepStatistics(*measurement.statistics, check, report_.histograms);
+  }
   check.sqnr_db = measurement.sqnr_db;
   energies_[module] = std::move(measurement.energies);
   return {};

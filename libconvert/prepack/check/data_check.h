@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,6 +83,7 @@ class DataCheck {
   std::vector<std::optional<BaselineWeight>> weights_;  // by module; none: there is no baseline
   std::vector<RowStripe> stripes_;
   std::vector<std::unique_ptr<Stripe>> results_;
+  std::mutex histograms_mutex_;               // of the report's: threads add to them
   std::vector<CheckVerdict> verdicts_;        // by module; none is sound
   std::vector<std::vector<float>> energies_;  // of input channels, by module; empty: not measured
 };

@@ -10,9 +10,11 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "prepack/check/check.h"
 #include "prepack/check/code_windows.h"
@@ -29,7 +31,7 @@ double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-void JudgeCodes(const std::string& where, const Scheme& scheme, const ModuleStatistics& statistics,
+void JudgeCodes(std::string_view where, const Scheme& scheme, const ModuleStatistics& statistics,
                 std::vector<Finding>& findings) {
   if (statistics.weights < kMinWeights) return;
   if (statistics.CommonestFraction() > kConstantCodes) {
@@ -58,7 +60,7 @@ void JudgeCodes(const std::string& where, const Scheme& scheme, const ModuleStat
   }
 }
 
-void JudgeZeroPoints(const std::string& where, const Scheme& scheme,
+void JudgeZeroPoints(std::string_view where, const Scheme& scheme,
                      const ModuleStatistics& statistics, std::vector<Finding>& findings) {
   if (statistics.zero_points < kMinGroups || scheme.bits < kMinZeroPointBits) return;
   const auto judge = [&](uint64_t count, unsigned rail) {
@@ -82,7 +84,7 @@ bool SharesScales(const QuantizedLinear& linear) {
 
 void JudgeScales(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
-  const std::string& where = linear.module();
+  const std::string_view where = linear.module();
   const auto add = [&](FindingId id, uint64_t count, std::string_view what) {
     if (count == 0) return;
     findings.push_back(
@@ -145,8 +147,8 @@ bool MayRepeatRows(std::string_view module) {
   return false;
 }
 
-void JudgeWindows(const std::string& where, const Scheme& scheme,
-                  const ModuleStatistics& statistics, std::vector<Finding>& findings) {
+void JudgeWindows(std::string_view where, const Scheme& scheme, const ModuleStatistics& statistics,
+                  std::vector<Finding>& findings) {
   const WindowCounts& windows = statistics.windows;
   if (statistics.weights < kMinWeights || scheme.bits < 2) return;
   if (2 * windows.noisy_windows > windows.windows) {
@@ -197,7 +199,7 @@ void JudgeSpread(const QuantizedLinear& linear, const ModuleStatistics& statisti
 
 void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
-  const std::string& where = linear.module();
+  const std::string_view where = linear.module();
   const Scheme& scheme = linear.scheme();
   const size_t before = findings.size();
   JudgeCodes(where, scheme, statistics, findings);
@@ -225,10 +227,10 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
 namespace {
 
 double SizeOf(const ModuleCheck& module) {
-  if (!module.statistics || module.statistics->weights < kMinWeights) return 0;
+  if (!module.figures || module.figures->weights < kMinWeights) return 0;
   // Models multiply what they look up by what they like.
   if (IsLookedUp(module.module)) return 0;
-  return module.statistics->RootMeanSquare() * std::sqrt(static_cast<double>(module.k));
+  return module.figures->root_mean_square * std::sqrt(static_cast<double>(module.k));
 }
 
 void JudgeSizes(std::vector<ModuleCheck>& modules) {
@@ -266,49 +268,70 @@ void JudgeSizes(std::vector<ModuleCheck>& modules) {
   }
 }
 
-void FindCopies(const std::vector<ModuleCheck>& modules, std::vector<Finding>& findings) {
-  std::map<std::pair<uint64_t, uint64_t>, const ModuleCheck*> first;  // by hash and K
-  uint64_t copies = 0;
-  const ModuleCheck* copy = nullptr;
-  const ModuleCheck* original = nullptr;
-  for (const ModuleCheck& module : modules) {
-    if (!module.statistics || module.statistics->weights < kMinWeights ||
-        module.statistics->CommonestFraction() > kConstantCodes) {
-      continue;
-    }
-    const auto [it, added] =
-        first.try_emplace({module.statistics->windows.codes_hash, module.k}, &module);
-    if (added) continue;
-    if (copies++ == 0) {
-      copy = &module;
-      original = it->second;
+// A module whose numbers are those of another one, which is the first with them.
+struct Copy {
+  size_t module = 0;
+  size_t original = 0;
+};
+
+// By a hash of numbers, and K; ascending by module. `hash_of` returns none for modules that are not
+// compared.
+template <typename HashOf>
+std::vector<Copy> CopiesBy(const std::vector<ModuleCheck>& modules, const HashOf& hash_of) {
+  using Key = std::pair<uint64_t, uint64_t>;
+  std::vector<std::pair<Key, size_t>> keys;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    if (const std::optional<uint64_t> hash = hash_of(modules[i])) {
+      keys.push_back({{*hash, modules[i].k}, i});
     }
   }
-  if (copies == 0) return;
-  Finding finding = MakeFinding("module-copied", copy->module,
-                                fmt::format("the same codes as {}", original->module));
-  finding.more = copies - 1;
+  std::ranges::sort(keys);
+  std::vector<Copy> copies;
+  for (size_t i = 1, first = 0; i < keys.size(); ++i) {
+    if (keys[i].first != keys[first].first) {
+      first = i;
+    } else {
+      copies.push_back({.module = keys[i].second, .original = keys[first].second});
+    }
+  }
+  std::ranges::sort(copies, {}, &Copy::module);
+  return copies;
+}
+
+void FindCopies(const std::vector<ModuleCheck>& modules, std::vector<Finding>& findings) {
+  const std::vector<Copy> copies =
+      CopiesBy(modules, [](const ModuleCheck& module) -> std::optional<uint64_t> {
+        if (!module.figures || module.figures->weights < kMinWeights) return std::nullopt;
+        if (module.figures->commonest_fraction > kConstantCodes) return std::nullopt;
+        return module.figures->codes_hash;
+      });
+  if (copies.empty()) return;
+  Finding finding =
+      MakeFinding("module-copied", modules[copies.front().module].module,
+                  fmt::format("the same codes as {}", modules[copies.front().original].module));
+  finding.more = copies.size() - 1;
   findings.push_back(std::move(finding));
 }
 
 // Scales of another module: the same number of scales, all of them equal. If the codes are equal as
 // well, the module is a copy.
 void FindCopiedScales(std::vector<ModuleCheck>& modules) {
-  std::map<std::pair<uint64_t, uint64_t>, const ModuleCheck*> first;  // by hash and K
-  for (ModuleCheck& module : modules) {
-    if (!module.statistics ||
-        module.statistics->fine_scales < kMinGroups * module.scheme.scale_rows) {
-      continue;
-    }
-    const auto [it, added] = first.try_emplace({module.statistics->scales_hash, module.k}, &module);
-    if (added ||
-        it->second->statistics->windows.codes_hash == module.statistics->windows.codes_hash) {
-      continue;
-    }
+  const std::vector<Copy> copies =
+      CopiesBy(modules, [](const ModuleCheck& module) -> std::optional<uint64_t> {
+        if (!module.figures) return std::nullopt;
+        if (module.figures->fine_scales < kMinGroups * module.scheme->scale_rows) {
+          return std::nullopt;
+        }
+        return module.figures->scales_hash;
+      });
+  for (const Copy& copy : copies) {
+    ModuleCheck& module = modules[copy.module];
+    const ModuleCheck& original = modules[copy.original];
+    if (original.figures->codes_hash == module.figures->codes_hash) continue;
     module.findings.push_back(
         MakeFinding("scale-copied", module.module,
                     fmt::format("all {} scales are equal to those of {}, but the codes differ",
-                                module.statistics->scales, it->second->module)));
+                                module.figures->scales, original.module)));
   }
 }
 

@@ -258,6 +258,30 @@ double ModuleStatistics::RootMeanSquare() const {
   return weights == 0 ? 0 : std::sqrt(sum_squares / static_cast<double>(weights));
 }
 
+CheckFigures FiguresOf(const ModuleStatistics& statistics, const Scheme& scheme) {
+  return {.weights = statistics.weights,
+          .scales = statistics.scales,
+          .negative_scales = statistics.negative_scales,
+          .zero_scales = statistics.zero_scales,
+          .imprecise_scales = statistics.imprecise_scales,
+          .huge_scales = statistics.huge_scales,
+          .scales_outside_f16 = statistics.scales_outside_f16,
+          .fine_scales = statistics.fine_scales,
+          .zero_points = statistics.zero_points,
+          .low_zero_points = statistics.low_zero_points,
+          .high_zero_points = statistics.high_zero_points,
+          .codes_hash = statistics.windows.codes_hash,
+          .scales_hash = statistics.scales_hash,
+          .commonest_fraction = statistics.CommonestFraction(),
+          .saturated_fraction = statistics.SaturatedFraction(scheme),
+          .mean_shift = statistics.MeanShift(),
+          .root_mean_square = statistics.RootMeanSquare(),
+          .min_scale = statistics.min_scale,
+          .max_scale = statistics.max_scale,
+          .distinct_codes = statistics.DistinctCodes(),
+          .commonest_code = statistics.CommonestCode()};
+}
+
 std::vector<uint8_t> CodesOf(const Scheme& scheme) {
   if (scheme.code == CodeType::kBF16) return {};
   const std::array<float, 256>& values = CodeValues(scheme.code);

@@ -125,6 +125,34 @@ struct ModuleStatistics {
   double RootMeanSquare() const;  // of W
 };
 
+// What a report keeps of the statistics of a module, and what modules are compared by. There may be
+// hundreds of thousands of modules, so that their histograms are kept by scheme (check.h).
+struct CheckFigures {
+  uint64_t weights = 0;
+  uint64_t scales = 0;
+  uint64_t negative_scales = 0;
+  uint64_t zero_scales = 0;
+  uint64_t imprecise_scales = 0;
+  uint64_t huge_scales = 0;
+  uint64_t scales_outside_f16 = 0;
+  uint64_t fine_scales = 0;
+  uint64_t zero_points = 0;
+  uint64_t low_zero_points = 0;
+  uint64_t high_zero_points = 0;
+  uint64_t codes_hash = 0;
+  uint64_t scales_hash = 0;
+  double commonest_fraction = 0;
+  double saturated_fraction = 0;
+  double mean_shift = 0;
+  double root_mean_square = 0;
+  float min_scale = 0;
+  float max_scale = 0;
+  uint32_t distinct_codes = 0;
+  uint8_t commonest_code = 0;
+};
+
+CheckFigures FiguresOf(const ModuleStatistics& statistics, const Scheme& scheme);
+
 // A scale above this multiplies even the smallest step to something that no trained weight is.
 inline constexpr float kHugeScale = 1e4F;
 

@@ -54,7 +54,7 @@ std::string CheckJUnit(const CheckReport& report, bool strict) {
   JUnitSuite suite{.name = "prepack check " + report.source, .cases = {}};
   for (const ModuleCheck& module : report.modules) {
     suite.cases.push_back(
-        TestCase(module.module, module.findings, module.statistics.has_value(), strict));
+        TestCase(std::string(module.module), module.findings, module.figures.has_value(), strict));
   }
   std::string whole = NameOfWhole("checkpoint", suite.cases);
   suite.cases.insert(suite.cases.begin(),
@@ -117,8 +117,8 @@ HtmlCell Percent(double fraction) {
   return {.text = fmt::format("{:.2f} %", 100 * fraction), .order = fraction};
 }
 
-HtmlCell OfStatistics(const ModuleCheck& module, HtmlCell (*of)(const ModuleStatistics&)) {
-  return module.statistics ? of(*module.statistics) : HtmlCell{.text = "-"};
+HtmlCell OfFigures(const ModuleCheck& module, HtmlCell (*of)(const CheckFigures&)) {
+  return module.figures ? of(*module.figures) : HtmlCell{.text = "-"};
 }
 
 HtmlCell ScaleCell(float scale) {
@@ -135,39 +135,40 @@ constexpr std::array kCheckMeasures = {
                  }},
     CheckMeasure{"at an end of the range", false,
                  [](const ModuleCheck& module) {
-                   if (!module.statistics) return HtmlCell{.text = "-"};
-                   return Percent(module.statistics->SaturatedFraction(module.scheme));
+                   return OfFigures(module, [](const CheckFigures& figures) {
+                     return Percent(figures.saturated_fraction);
+                   });
                  }},
     CheckMeasure{"different codes", true,
                  [](const ModuleCheck& module) {
-                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
-                     const uint32_t codes = statistics.DistinctCodes();
+                   return OfFigures(module, [](const CheckFigures& figures) {
+                     const uint32_t codes = figures.distinct_codes;
                      return HtmlCell{.text = fmt::format("{}", codes), .order = codes};
                    });
                  }},
     CheckMeasure{"commonest code", false,
                  [](const ModuleCheck& module) {
-                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
-                     return Percent(statistics.CommonestFraction());
+                   return OfFigures(module, [](const CheckFigures& figures) {
+                     return Percent(figures.commonest_fraction);
                    });
                  }},
     CheckMeasure{"|mean| / rms", false,
                  [](const ModuleCheck& module) {
-                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
-                     const double shift = statistics.MeanShift();
+                   return OfFigures(module, [](const CheckFigures& figures) {
+                     const double shift = figures.mean_shift;
                      return HtmlCell{.text = fmt::format("{:.4f}", shift), .order = shift};
                    });
                  }},
     CheckMeasure{"smallest scale", true,
                  [](const ModuleCheck& module) {
-                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
-                     return ScaleCell(statistics.min_scale);
+                   return OfFigures(module, [](const CheckFigures& figures) {
+                     return ScaleCell(figures.min_scale);
                    });
                  }},
     CheckMeasure{"largest scale", false,
                  [](const ModuleCheck& module) {
-                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
-                     return ScaleCell(statistics.max_scale);
+                   return OfFigures(module, [](const CheckFigures& figures) {
+                     return ScaleCell(figures.max_scale);
                    });
                  }},
 };
@@ -179,7 +180,7 @@ std::string ModulesTable(const std::vector<const ModuleCheck*>& modules) {
   }
   std::vector<HtmlRow> rows;
   for (const ModuleCheck* module : modules) {
-    HtmlRow row = {{.text = module->module},
+    HtmlRow row = {{.text = std::string(module->module)},
                    {.text = DescribeScheme(module->scheme)},
                    {.text = fmt::format("{}", module->n), .order = static_cast<double>(module->n)},
                    {.text = fmt::format("{}", module->k), .order = static_cast<double>(module->k)}};
@@ -219,10 +220,10 @@ std::string ChartHtml(const CheckReport& report) {
   DepthChart clamped = {
       .caption = "Codes at either end of their range", .unit = "%", .points = {}, .bars = {}};
   for (const ModuleCheck& module : report.modules) {
-    if (module.sqnr_db) sqnr.points.push_back({module.module, *module.sqnr_db});
-    if (!module.statistics) continue;
+    if (module.sqnr_db) sqnr.points.push_back({std::string(module.module), *module.sqnr_db});
+    if (!module.figures) continue;
     clamped.points.push_back(
-        {module.module, 100 * module.statistics->SaturatedFraction(module.scheme)});
+        {std::string(module.module), 100 * module.figures->saturated_fraction});
   }
   return DepthChartSvg(sqnr) + DepthChartSvg(clamped);
 }
@@ -233,7 +234,7 @@ std::string CheckHeatHtml(const CheckReport& report) {
                      "stronger the colour, the worse among the others",
                  .modules = {},
                  .rows = {}};
-  for (const ModuleCheck& module : report.modules) map.modules.push_back(module.module);
+  for (const ModuleCheck& module : report.modules) map.modules.emplace_back(module.module);
   for (const CheckMeasure& measure : kCheckMeasures) {
     HeatRow row = {
         .measure = std::string(measure.title), .high_is_good = measure.high_is_good, .cells = {}};
@@ -246,22 +247,21 @@ std::string CheckHeatHtml(const CheckReport& report) {
   return HeatMapSvg(map);
 }
 
-std::string CodesHistogram(const Scheme& scheme, const ModuleStatistics& statistics,
-                           std::string_view caption) {
+std::string CodesHistogram(const SchemeHistograms& counted, std::string_view caption) {
   HistogramChart chart = {.caption = fmt::format("{}: codes", caption), .bins = {}};
-  const std::array<float, 256>& values = CodeValues(scheme.code);
-  for (const uint8_t code : CodesOf(scheme)) {
-    chart.bins.push_back({fmt::format("{:g}", values[code]), statistics.histogram[code]});
+  const std::array<float, 256>& values = CodeValues(counted.scheme.code);
+  for (const uint8_t code : CodesOf(counted.scheme)) {
+    chart.bins.push_back({fmt::format("{:g}", values[code]), counted.codes[code]});
   }
   return HistogramSvg(chart);
 }
 
-std::string ScalesHistogram(const ModuleStatistics& statistics, std::string_view caption) {
+std::string ScalesHistogram(const SchemeHistograms& counted, std::string_view caption) {
   constexpr int kBias = 127;
   HistogramChart chart = {.caption = fmt::format("{}: scales, by power of two", caption),
                           .bins = {}};
   const auto used = [](uint64_t count) { return count != 0; };
-  const auto counts = statistics.scale_exponents.All();
+  const auto counts = counted.scale_exponents.All();
   const auto first = std::ranges::find_if(counts, used);
   const auto last = std::find_if(counts.rbegin(), counts.rend(), used).base();
   for (auto count = first; count < last; ++count) {
@@ -272,25 +272,12 @@ std::string ScalesHistogram(const ModuleStatistics& statistics, std::string_view
 
 // Modules of one scheme together.
 std::string HistogramsHtml(const CheckReport& report) {
-  struct OfScheme {
-    Scheme scheme;
-    ModuleStatistics statistics;
-    size_t modules = 0;
-  };
-  std::map<std::string, OfScheme> schemes;
-  for (const ModuleCheck& module : report.modules) {
-    if (!module.statistics || module.scheme.code == CodeType::kBF16) continue;
-    OfScheme& same = schemes[DescribeScheme(module.scheme)];
-    same.scheme = module.scheme;
-    same.statistics.Merge(*module.statistics);
-    ++same.modules;
-  }
   std::string html;
-  for (const auto& [name, same] : schemes) {
+  for (const auto& [name, counted] : report.histograms) {
     const std::string caption =
-        fmt::format("{}, {} module{}", name, same.modules, same.modules == 1 ? "" : "s");
-    html += CodesHistogram(same.scheme, same.statistics, caption);
-    html += ScalesHistogram(same.statistics, caption);
+        fmt::format("{}, {} module{}", name, counted.modules, counted.modules == 1 ? "" : "s");
+    html += CodesHistogram(counted, caption);
+    html += ScalesHistogram(counted, caption);
   }
   return html.empty() ? html : fmt::format("<div class=\"panels\">\n{}</div>\n", html);
 }

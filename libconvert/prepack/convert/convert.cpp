@@ -262,7 +262,7 @@ Result<std::vector<MeasuredNote>> Conversion::NotesOfConsumed(const Manifest& ma
     consumed.insert(name);
     if (unit.copied != nullptr) continue;
     for (const FusedMember& member :
-         manifest.modules.at(plan_.modules[unit.module].linear->module()).fused) {
+         manifest.modules.find(plan_.modules[unit.module].linear->module())->second.fused) {
       consumed.insert(UnitOfModule(member.module));
     }
   }

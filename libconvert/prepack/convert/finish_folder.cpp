@@ -99,7 +99,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   record.weights_desc = plan.request.weights_desc;
   record.onednn = plan.onednn;
   for (const QuantizedLinear* member : plan.linear->members()) {
-    record.fused.push_back({member->module(), member->n()});
+    record.fused.push_back({std::string(member->module()), member->n()});
   }
   record.experts = plan.linear->stacked_experts();
   record.act_order = plan.HasGroupOrder();
@@ -127,7 +127,7 @@ std::vector<size_t> ManifestMaker::Units(bool copied) const {
 void ManifestMaker::VisitModules(const ModuleVisitor& visit) const {
   for (const size_t unit : Units(false)) {
     const ModulePlan& plan = plan_.modules[shards_.units[unit].module];
-    visit(plan.linear->module(), RecordOf(plan, unit));
+    visit(std::string(plan.linear->module()), RecordOf(plan, unit));
   }
 }
 
@@ -158,7 +158,7 @@ void ManifestMaker::AddLayouts(Manifest& manifest) const {
 
 void ManifestMaker::AddReasons(Manifest& manifest) const {
   for (const ModulePlan& module : plan_.modules) {
-    const std::string& name = module.linear->module();
+    const std::string name(module.linear->module());
     if (module.chosen == nullptr) manifest.kept.emplace(name, module.WhyRejected());
     if (module.chosen == nullptr || module.request.scheme.code != CodeType::kBF16) continue;
     manifest.dequantized.emplace(

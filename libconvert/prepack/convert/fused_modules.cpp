@@ -194,7 +194,7 @@ Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedM
   std::map<std::pair<std::string, std::string_view>, const SiblingSet*> sets;
   std::map<std::string, ExpertPieces> stacks;
   for (const auto& linear : model.modules) {
-    const std::string& module = linear->module();
+    const std::string_view module = linear->module();
     if (const auto expert = ParseExpertName(module)) {
       const std::optional<PlaceInStack> place = PlaceOf(*expert);
       if (!place || !stack_experts) continue;

@@ -111,20 +111,21 @@ Result<std::optional<ModulePlan>> PlanFused(const Checkpoint& checkpoint,
   PREPACK_TRY_ASSIGN(const std::optional<Arithmetic> arithmetic, CommonArithmetic(fused, schemes));
   std::optional<ModulePlan> planned;
   if (!arithmetic) {
-    plan.apart[fused.module()] = "--scheme gives them different arithmetic";
+    plan.apart.emplace(fused.module(), "--scheme gives them different arithmetic");
     return planned;
   }
   // Gate and up of single experts would follow each other.
   const bool has_halves = fused.members().size() > std::max<uint64_t>(fused.stacked_experts(), 1);
   if (has_halves && plan.class_with_stacks == kGptOss) {
-    plan.apart[fused.module()] =
+    plan.apart.emplace(
+        fused.module(),
         "the class of gpt-oss has the output channels of gate and up in turn, and the checkpoint "
-        "has them apart";
+        "has them apart");
     return planned;
   }
   PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, fused, *arithmetic, options, plan));
   if (module.chosen == nullptr) {
-    plan.apart[fused.module()] = module.WhyRejected();
+    plan.apart.emplace(fused.module(), module.WhyRejected());
   } else {
     planned.emplace(std::move(module));
   }
@@ -169,7 +170,7 @@ Result<std::vector<const QuantizedLinear*>> PlanAllFused(const Checkpoint& check
   for (size_t i = 0; i < planned.size(); ++i) {
     if (!planned[i]) continue;
     if (std::string why = WhyMixtureStaysApart(*fused.modules[i], plan); !why.empty()) {
-      plan.apart[fused.modules[i]->module()] = std::move(why);
+      plan.apart.emplace(fused.modules[i]->module(), std::move(why));
       continue;
     }
     plan.fused.push_back(std::move(fused.modules[i]));
@@ -188,9 +189,7 @@ void SortByName(std::vector<ModulePlan>& modules) {
   std::vector<ModulePlan*> order;
   order.reserve(modules.size());
   for (ModulePlan& module : modules) order.push_back(&module);
-  std::ranges::sort(order, {}, [](const ModulePlan* module) -> const std::string& {
-    return module->linear->module();
-  });
+  std::ranges::sort(order, {}, [](const ModulePlan* module) { return module->linear->module(); });
   std::vector<ModulePlan> sorted;
   sorted.reserve(modules.size());
   for (ModulePlan* module : order) sorted.push_back(std::move(*module));
@@ -229,7 +228,10 @@ Result<const Target*> TargetOrError(const std::string& id) {
 Result<std::vector<const QuantizedLinear*>> ModulesOf(const Checkpoint& checkpoint,
                                                       const QuantizedModel& model,
                                                       std::span<const QuantizedLinear* const> taken,
-                                                      Plan& plan) {
+                                                      const PlanOptions& options, Plan& plan) {
+  if (!options.only.empty()) {
+    return std::vector<const QuantizedLinear*>(options.only.begin(), options.only.end());
+  }
   if (plan.target->checkpoint) {
     PREPACK_TRY_ASSIGN(SplitModules split, SplitExperts(checkpoint.config(), model, taken));
     plan.pieces = std::move(split.pieces);
@@ -397,7 +399,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
-  plan.modules.reserve(model.modules.size());
+  plan.modules.reserve(options.only.empty() ? model.modules.size() : options.only.size());
   if (target->checkpoint) {
     plan.class_with_stacks = ClassWithStacks(checkpoint.config(), target->HoldsNoCodes());
   }
@@ -408,7 +410,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
     taken = *std::move(fused);
   }
   PREPACK_TRY_ASSIGN(std::vector<const QuantizedLinear*> modules,
-                     ModulesOf(checkpoint, model, taken, plan));
+                     ModulesOf(checkpoint, model, taken, options, plan));
   if (target->model_wide != nullptr) {
     PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,6 +62,8 @@ struct PlanOptions {
   bool fuse_experts = true;
   // For how many NUMA nodes a runtime that holds their shares of experts apart is to have them.
   uint64_t numa_nodes = 1;
+  // Of the model, in the order of their names: only these are planned, one by one. Empty: all.
+  std::span<const QuantizedLinear* const> only = {};
 };
 
 // One layout of the target, and whether it takes the module.

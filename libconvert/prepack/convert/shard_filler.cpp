@@ -215,7 +215,7 @@ Status ShardFiller::End(size_t turn) {
 
 Status ShardFiller::TellObserver(const OutputUnit& unit) const {
   if (unit.copied != nullptr) return observer_->TensorIsWritten(std::string(unit.copied->name));
-  return observer_->ModuleIsWritten(plan_.modules[unit.module].linear->module());
+  return observer_->ModuleIsWritten(std::string(plan_.modules[unit.module].linear->module()));
 }
 
 }  // namespace prepack

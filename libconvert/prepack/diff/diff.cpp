@@ -212,7 +212,7 @@ class Differ {
     for (const Side* side : {&a_, &b_}) {
       for (const auto& linear : side->model.modules) {
         if (options_.module.empty() || linear->module() == options_.module) {
-          names.insert(linear->module());
+          names.emplace(linear->module());
         }
       }
     }
@@ -274,7 +274,7 @@ class Differ {
     if (options_.module.empty()) return Usage(options_.a.string(), "there is nothing to compare");
     std::vector<std::string> names;
     for (const Side* side : {&a_, &b_}) {
-      for (const auto& linear : side->model.modules) names.push_back(linear->module());
+      for (const auto& linear : side->model.modules) names.emplace_back(linear->module());
     }
     return Usage("--module", "no quantized module has this name")
         .Found(options_.module)

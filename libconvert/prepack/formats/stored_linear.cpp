@@ -88,16 +88,16 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
   std::vector<uint8_t> zero_points(groups());
   PREPACK_TRY(ReadZeroPoints(n, 1, zero_points));
   const uint8_t zero_point = zero_points[group];
-  const uint64_t begin = group * scheme_.group_size;
-  const uint64_t end = std::min(k_, begin + scheme_.group_size);
+  const uint64_t begin = group * scheme_->group_size;
+  const uint64_t end = std::min(k_, begin + scheme_->group_size);
   // A group of odd size can begin or end in the middle of a byte.
   const uint64_t first = begin - begin % 2;
   const uint64_t last = std::min(k_, end + end % 2);
-  std::vector<std::byte> codes(PanelRowBytes(scheme_.code, last - first));
+  std::vector<std::byte> codes(PanelRowBytes(scheme_->code, last - first));
   PREPACK_TRY(ReadCodes({.n0 = n, .rows = 1, .k0 = first, .cols = last - first}, codes));
   for (uint64_t k = begin; k < end; ++k) {
-    const uint8_t code = PanelCode(scheme_.code, codes, last - first, 0, k - first);
-    if (IsZeroWeight(scheme_.code, code, zero_point)) continue;
+    const uint8_t code = PanelCode(scheme_->code, codes, last - first, 0, k - first);
+    if (IsZeroWeight(scheme_->code, code, zero_point)) continue;
     return RefuseZeroScale(
         Malformed(checkpoint_.Where(tensor),
                   fmt::format("the scale of channel {}, group {} is zero, but the group has "
@@ -217,19 +217,20 @@ namespace {
 class TrimmedLinear final : public QuantizedLinear {
  public:
   TrimmedLinear(std::unique_ptr<QuantizedLinear> padded, uint64_t k) : padded_(std::move(padded)) {
-    module_ = padded_->module();
-    scheme_ = padded_->scheme();
+    module_.Borrow(padded_->module());
+    Scheme scheme = padded_->scheme();
+    if (scheme.granularity == Granularity::kChannel) scheme.group_size = k;
+    scheme_ = scheme;
     n_ = padded_->n();
     k_ = k;
     stored_scale_dtype_ = padded_->stored_scale_dtype();
     source_tensors_ = padded_->source_tensors();
     source_bytes_ = padded_->source_bytes();
-    if (scheme_.granularity == Granularity::kChannel) scheme_.group_size = k;
   }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
     if (range.k0 > k_ || range.cols > k_ - range.k0) {
-      return Usage(module_, "the panel does not fit the module")
+      return Usage(module(), "the panel does not fit the module")
           .Found(fmt::format("inputs {}+{}", range.k0, range.cols))
           .Expected(fmt::format("within {}", k_));
     }
@@ -248,7 +249,7 @@ class TrimmedLinear final : public QuantizedLinear {
  private:
   Status CheckDropped(const PanelRange& range) const {
     const PanelRange tail{.n0 = range.n0, .rows = range.rows, .k0 = k_, .cols = padded_->k() - k_};
-    Scratch<std::byte> codes(PanelBytes(scheme_.code, tail));
+    Scratch<std::byte> codes(PanelBytes(scheme_->code, tail));
     Scratch<uint8_t> zero_points(range.rows * groups());
     Status status = padded_->ReadCodes(tail, codes);
     if (status.ok()) status = padded_->ReadZeroPoints(range.n0, range.rows, zero_points);
@@ -256,9 +257,9 @@ class TrimmedLinear final : public QuantizedLinear {
     for (uint64_t row = 0; row < range.rows; ++row) {
       const uint8_t zero_point = zero_points[(row + 1) * groups() - 1];
       for (uint64_t col = 0; col < tail.cols; ++col) {
-        const uint8_t code = PanelCode(scheme_.code, codes, tail.cols, row, col);
+        const uint8_t code = PanelCode(scheme_->code, codes, tail.cols, row, col);
         if (code == zero_point) continue;
-        return Malformed(module_, "an input channel that the model does not have holds a weight")
+        return Malformed(module(), "an input channel that the model does not have holds a weight")
             .Found(fmt::format("code {} at [{}, {}], zero point {}", code, range.n0 + row, k_ + col,
                                zero_point))
             .Expected(fmt::format("zeros from input channel {} on", k_))

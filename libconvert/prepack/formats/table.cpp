@@ -94,8 +94,7 @@ void QuantizedModel::Replace(const std::set<const QuantizedLinear*>& gone,
   std::move(first, modules.end(), std::back_inserter(members));
   modules.erase(first, modules.end());
   std::move(instead.begin(), instead.end(), std::back_inserter(modules));
-  std::ranges::sort(modules, {},
-                    [](const auto& linear) -> const std::string& { return linear->module(); });
+  std::ranges::sort(modules, {}, [](const auto& linear) { return linear->module(); });
 }
 
 const QuantizedLinear* QuantizedModel::Find(std::string_view module) const {

@@ -36,7 +36,7 @@ DrawnModule DrawStored(const OpenedFolder& folder, const QuantizedLinear& linear
   const uint32_t bits = linear.scheme().bits;
   DrawnModule drawn{.path = folder.path.string(),
                     .form = folder.model->format,
-                    .module = linear.module(),
+                    .module = std::string(linear.module()),
                     .tensor = std::string(tensor.name),
                     .first = places.WhereCode(0, 0).front().bit / 8,
                     .cell_bits = 8 % bits == 0 ? bits : 8,

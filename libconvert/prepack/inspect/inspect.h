@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/shared_value.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
@@ -63,7 +65,7 @@ struct FileSummary {
 // A quantized module, as stored or as packed. A view, as models have hundreds of thousands.
 struct ModuleSummary {
   std::string_view module;
-  Scheme scheme;
+  SharedValue<Scheme> scheme;
   std::string_view layout;  // empty when not packed
   uint64_t n = 0;
   uint64_t k = 0;

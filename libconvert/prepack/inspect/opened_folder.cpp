@@ -71,7 +71,7 @@ Result<const QuantizedLinear*> FindSourceModule(const OpenedFolder& folder,
   if (!folder.model) return *folder.unreadable;
   if (const QuantizedLinear* linear = folder.model->Find(module)) return linear;
   std::vector<std::string> names;
-  for (const auto& linear : folder.model->modules) names.push_back(linear->module());
+  for (const auto& linear : folder.model->modules) names.emplace_back(linear->module());
   return NoSuchQuantizedModule(module, names);
 }
 

@@ -144,7 +144,7 @@ namespace {
 class DequantizedLinear final : public QuantizedLinear {
  public:
   explicit DequantizedLinear(const QuantizedLinear& source) : source_(source) {
-    module_ = source.module();
+    module_.Borrow(source.module());
     scheme_ = DequantizedScheme(source.n(), source.k());
     n_ = source.n();
     k_ = source.k();
@@ -187,7 +187,7 @@ Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte
       const float weight = weights[row * k_ + range.k0 + col];
       const uint16_t bits = F32ToBF16(weight);
       if (!std::isfinite(BF16ToF32(bits))) {
-        return Unsupported(fmt::format("module {}: weight [{}, {}]", module_, range.n0 + row,
+        return Unsupported(fmt::format("module {}: weight [{}, {}]", module(), range.n0 + row,
                                        range.k0 + col),
                            "too large for BF16: it would become infinite")
             .Found(fmt::format("{}", weight));

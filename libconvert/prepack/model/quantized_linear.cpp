@@ -23,15 +23,21 @@ Result<SharedOrder> KeptOrder::Get() const {
   return order;
 }
 
+const QuantizedLinear::RareNumbers& QuantizedLinear::rare() const {
+  static const RareNumbers none;
+  return rare_ == nullptr ? none : *rare_;
+}
+
+void QuantizedLinear::SetRare(const RareNumbers& rare) {
+  rare_ = rare == RareNumbers{} ? nullptr : std::make_unique<const RareNumbers>(rare);
+}
+
 void QuantizedLinear::Describe(const QuantizedLinear& other) {
-  module_ = other.module_;
+  module_.Borrow(other.module());
   scheme_ = other.scheme_;
   n_ = other.n_;
   k_ = other.k_;
-  input_ = other.input_;
-  global_scale_ = other.global_scale_;
-  input_global_scale_ = other.input_global_scale_;
-  stacked_bias_ = other.stacked_bias_;
+  SetRare(other.rare());
   stored_scale_dtype_ = other.stored_scale_dtype_;
   zeros_may_borrow_ = other.zeros_may_borrow_;
   wide_rows_ = other.wide_rows_;
@@ -74,7 +80,7 @@ Status ModelOrderLinear::ReadCodes(const PanelRange& range, std::span<std::byte>
   PREPACK_TRY(CheckPanel(range, out.size()));
   PREPACK_TRY_ASSIGN(const SharedOrder read, ordered_.KOrder());
   const InputOrder& order = *read;
-  const CodeType code = scheme_.code;
+  const CodeType code = scheme_->code;
   const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
   Scratch<std::byte> rows(PanelBytes(code, whole));
   const std::span<std::byte> ordered(rows.data(), PanelBytes(code, whole));
@@ -103,10 +109,10 @@ Status QuantizedLinear::CheckPanel(const PanelRange& range, size_t out_bytes) co
   const bool inside = range.n0 <= n_ && range.rows <= n_ - range.n0 && range.k0 <= k_ &&
                       range.cols <= k_ - range.k0;
   const bool whole_bytes =
-      !IsNibble(scheme_.code) ||
+      !IsNibble(scheme_->code) ||
       (range.k0 % 2 == 0 && (range.cols % 2 == 0 || range.k0 + range.cols == k_));
-  if (inside && whole_bytes && out_bytes == PanelBytes(scheme_.code, range)) return {};
-  return Usage(module_, "the panel does not fit the module")
+  if (inside && whole_bytes && out_bytes == PanelBytes(scheme_->code, range)) return {};
+  return Usage(module(), "the panel does not fit the module")
       .Found(fmt::format("channels {}+{}, inputs {}+{}, {} bytes", range.n0, range.rows, range.k0,
                          range.cols, out_bytes))
       .Expected(fmt::format("within [{}, {}], at even inputs", n_, k_));
@@ -114,7 +120,7 @@ Status QuantizedLinear::CheckPanel(const PanelRange& range, size_t out_bytes) co
 
 Status QuantizedLinear::CheckRows(uint64_t n0, uint64_t rows, size_t out_count) const {
   if (n0 <= n_ && rows <= n_ - n0 && out_count == rows * groups()) return {};
-  return Usage(module_, "the rows do not fit the module")
+  return Usage(module(), "the rows do not fit the module")
       .Found(fmt::format("channels {}+{}, {} values", n0, rows, out_count))
       .Expected(fmt::format("within {} channels of {} groups", n_, groups()));
 }

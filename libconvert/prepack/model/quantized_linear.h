@@ -18,6 +18,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/shared_value.h"
 #include "prepack/base/status.h"
 #include "prepack/model/panel.h"
 #include "prepack/model/scheme.h"
@@ -120,6 +121,37 @@ struct StackedBias {
   uint64_t channels = 0;
   uint64_t first = 0;
   uint64_t step = 1;
+
+  friend bool operator==(const StackedBias&, const StackedBias&) = default;
+};
+
+// A name that nearly always lies in a longer one, which the checkpoint holds: models have hundreds
+// of thousands.
+class KeptName {
+ public:
+  KeptName() = default;
+  KeptName(const KeptName&) = delete;
+  KeptName& operator=(const KeptName&) = delete;
+
+  // Somebody else holds it, for longer.
+  void Borrow(std::string_view name) {
+    view_ = name;
+    own_.reset();
+  }
+  void Own(std::string_view name) {
+    own_ = std::make_unique<const std::string>(name);
+    view_ = *own_;
+  }
+  // Borrows the name from one that begins with it; owns it where `longer` is another one.
+  void BorrowFrom(std::string_view longer, std::string_view name) {
+    if (longer.starts_with(name)) return Borrow(longer.substr(0, name.size()));
+    Own(name);
+  }
+  std::string_view view() const { return view_; }
+
+ private:
+  std::string_view view_;
+  std::unique_ptr<const std::string> own_;
 };
 
 class QuantizedLinear {
@@ -130,11 +162,11 @@ class QuantizedLinear {
   QuantizedLinear& operator=(const QuantizedLinear&) = delete;
 
   // Full name of the module, e.g. "model.layers.0.mlp.down_proj".
-  const std::string& module() const { return module_; }
-  const Scheme& scheme() const { return scheme_; }
+  std::string_view module() const { return module_.view(); }
+  const Scheme& scheme() const { return *scheme_; }
   uint64_t n() const { return n_; }  // output channels
   uint64_t k() const { return k_; }  // input channels
-  uint64_t groups() const { return CeilDiv(k_, scheme_.group_size); }
+  uint64_t groups() const { return CeilDiv(k_, scheme_->group_size); }
   // Is there a k_order?
   bool reordered() const { return k_order_ != nullptr; }
   // The permutation of [0, K), see above; never null, and empty if there is none. It comes from
@@ -143,14 +175,16 @@ class QuantizedLinear {
     return reordered() ? k_order_->Get() : std::make_shared<const InputOrder>();
   }
   // Of a scheme with static activations, else nullopt.
-  const std::optional<InputQuantization>& input() const { return input_; }
+  const std::optional<InputQuantization>& input() const { return rare().input; }
   // Of a module whose bias is stacked with those of others, else null: other biases are named
   // MODULE.bias.
-  const StackedBias* stacked_bias() const { return stacked_bias_.get(); }
+  const StackedBias* stacked_bias() const {
+    return rare().stacked_bias ? &*rare().stacked_bias : nullptr;
+  }
   // Of a scheme whose scales are quantized, else nullopt: ReadScales delivers Apply(a number of
   // FP8). The other one is for its activations, where they are quantized in the same way.
-  const std::optional<GlobalScale>& global_scale() const { return global_scale_; }
-  const std::optional<GlobalScale>& input_global_scale() const { return input_global_scale_; }
+  const std::optional<GlobalScale>& global_scale() const { return rare().global_scale; }
+  const std::optional<GlobalScale>& input_global_scale() const { return rare().input_global_scale; }
   // Dtype that the scales are stored in; of divisors and exponents, one that holds the scales.
   DType stored_scale_dtype() const { return stored_scale_dtype_; }
   // Are zero points stored one less, a whole word at a time, so that a 0 changed its neighbours in
@@ -183,7 +217,7 @@ class QuantizedLinear {
   // Where they may: fills `out` [cols, rows / 2] with two output channels per byte, the even one in
   // the low half. n0 and rows are even.
   virtual Status ReadColumns(const PanelRange& /*range*/, std::span<std::byte> /*out*/) const {
-    return Usage(module_, "the source does not store its codes by input channel");
+    return Usage(module(), "the source does not store its codes by input channel");
   }
   // Where the source holds the codes of the panel back to back, byte for byte as ReadCodes would
   // deliver them, with nothing to be checked about them: they can be used where they lie. The same
@@ -206,7 +240,7 @@ class QuantizedLinear {
   // this fills `out` [rows, K] with what they are before they are rounded.
   virtual bool HasFloats() const { return false; }
   virtual Status ReadWeights(uint64_t /*n0*/, uint64_t /*rows*/, std::span<float> /*out*/) const {
-    return Usage(module_, "the module has codes and scales");
+    return Usage(module(), "the module has codes and scales");
   }
   // Bits that are set in padding: behind the last code of a row, the last zero point of a column,
   // or in the unused part of a word. They mean nothing, and sound writers leave them zero: others
@@ -229,20 +263,31 @@ class QuantizedLinear {
   // Are output channels [n0, n0 + rows) within the module, with a value for each group of each?
   Status CheckRows(uint64_t n0, uint64_t rows, size_t out_count) const;
 
-  std::string module_;
-  Scheme scheme_;
+  // What few modules have: together, so that those that have none of it take no memory for it.
+  struct RareNumbers {
+    std::optional<InputQuantization> input = {};
+    std::optional<GlobalScale> global_scale = {};
+    std::optional<GlobalScale> input_global_scale = {};
+    std::optional<StackedBias> stacked_bias = {};
+
+    friend bool operator==(const RareNumbers&, const RareNumbers&) = default;
+  };
+  const RareNumbers& rare() const;
+  void SetRare(const RareNumbers& rare);
+
+  KeptName module_;
+  SharedValue<Scheme> scheme_;
   uint64_t n_ = 0;
   uint64_t k_ = 0;
   std::unique_ptr<const KeptOrder> k_order_;  // null: none
-  std::optional<InputQuantization> input_;
-  std::optional<GlobalScale> global_scale_;
-  std::optional<GlobalScale> input_global_scale_;
-  std::shared_ptr<const StackedBias> stacked_bias_;  // few modules have one
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;
   uint64_t wide_rows_ = 1;
   std::vector<std::string_view> source_tensors_;
   uint64_t source_bytes_ = 0;
+
+ private:
+  std::unique_ptr<const RareNumbers> rare_;  // null: none
 };
 
 }  // namespace prepack

@@ -15,20 +15,22 @@ namespace {
 
 class ChosenChannels final : public QuantizedLinear {
  public:
-  ChosenChannels(const QuantizedLinear& whole, std::string module, ChannelChoice choice)
+  ChosenChannels(const QuantizedLinear& whole, std::string_view module, ChannelChoice choice)
       : whole_(whole), choice_(choice) {
     Describe(whole);
-    module_ = std::move(module);
+    module_.Own(module);
     n_ = choice.n;
-    if (scheme_.granularity == Granularity::kTensor) scheme_.scale_rows = n_;
+    Scheme of_choice = whole.scheme();
+    if (of_choice.granularity == Granularity::kTensor) of_choice.scale_rows = n_;
+    scheme_ = of_choice;
     source_bytes_ = whole.source_bytes() / whole.n() * n_;
     ShareOrder(whole);
-    if (stacked_bias_) {
-      StackedBias bias = *stacked_bias_;
-      bias.channels = whole.n();
-      bias.first = choice.first;
-      bias.step = choice.step;
-      stacked_bias_ = std::make_shared<const StackedBias>(bias);
+    if (stacked_bias() != nullptr) {
+      RareNumbers rare = this->rare();
+      rare.stacked_bias->channels = whole.n();
+      rare.stacked_bias->first = choice.first;
+      rare.stacked_bias->step = choice.step;
+      SetRare(rare);
     }
   }
 
@@ -36,9 +38,9 @@ class ChosenChannels final : public QuantizedLinear {
     PREPACK_TRY(CheckPanel(range, out.size()));
     const PanelRange wide = InWhole(range);
     if (choice_.step == 1) return whole_.ReadCodes(wide, out);
-    Scratch<std::byte> codes(PanelBytes(scheme_.code, wide));
+    Scratch<std::byte> codes(PanelBytes(scheme_->code, wide));
     PREPACK_TRY(whole_.ReadCodes(wide, {codes.data(), codes.size()}));
-    PickRows(codes.data(), PanelRowBytes(scheme_.code, range.cols), range.rows, out.data());
+    PickRows(codes.data(), PanelRowBytes(scheme_->code, range.cols), range.rows, out.data());
     return {};
   }
 

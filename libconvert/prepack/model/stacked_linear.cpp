@@ -14,14 +14,16 @@ namespace {
 
 class StackedLinear final : public QuantizedLinear {
  public:
-  StackedLinear(std::string module, std::vector<const QuantizedLinear*> members, uint64_t experts)
+  StackedLinear(std::string_view module, std::vector<const QuantizedLinear*> members,
+                uint64_t experts)
       : members_(std::move(members)), experts_(experts) {
     const QuantizedLinear& first = *members_.front();
-    module_ = std::move(module);
-    scheme_ = WithoutN(first.scheme());
-    if (scheme_.granularity == Granularity::kTensor) scheme_.granularity = Granularity::kChannel;
+    module_.Own(module);
+    Scheme scheme = WithoutN(first.scheme());
+    if (scheme.granularity == Granularity::kTensor) scheme.granularity = Granularity::kChannel;
+    scheme_ = scheme;
     k_ = first.k();
-    input_ = first.input();
+    SetRare({.input = first.input()});
     stored_scale_dtype_ = first.stored_scale_dtype();
     ShareOrder(first);
     for (const QuantizedLinear* member : members_) Add(*member);
@@ -33,7 +35,7 @@ class StackedLinear final : public QuantizedLinear {
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
     PREPACK_TRY(CheckPanel(range, out.size()));
-    const uint64_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+    const uint64_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
     return ends_.ForRows(range.n0, range.rows, [&](const StackedRows& piece) {
       return members_[piece.member]->ReadCodes(
           Within(range, piece), out.subspan(piece.before * row_bytes, piece.rows * row_bytes));

@@ -49,14 +49,16 @@ class WindowPlaces final : public SourcePlaces {
 
 class WindowLinear final : public QuantizedLinear {
  public:
-  WindowLinear(const QuantizedLinear& whole, std::string module, const PanelRange& window)
+  WindowLinear(const QuantizedLinear& whole, std::string_view module, const PanelRange& window)
       : whole_(whole), window_(window) {
     Describe(whole);
-    module_ = std::move(module);
+    module_.Own(module);
     n_ = window.rows;
     k_ = window.cols;
-    scheme_.group_size = k_;
-    if (scheme_.granularity == Granularity::kTensor) scheme_.scale_rows = n_;
+    Scheme scheme = whole.scheme();
+    scheme.group_size = k_;
+    if (scheme.granularity == Granularity::kTensor) scheme.scale_rows = n_;
+    scheme_ = scheme;
     if (whole.places() != nullptr) places_.emplace(*whole.places(), window);
     source_bytes_ = whole.source_bytes() / (whole.n() / n_) / (whole.k() / k_);
   }

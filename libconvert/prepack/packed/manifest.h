@@ -114,7 +114,7 @@ struct Manifest {
   std::optional<HubOrigin> source_hub;
   Json source_quantization_config;
   std::map<std::string, LayoutRecord> layouts;
-  std::map<std::string, ModuleRecord> modules;
+  std::map<std::string, ModuleRecord, std::less<>> modules;
   std::map<std::string, std::string> kept;         // module → why it was left as stored
   std::map<std::string, std::string> dequantized;  // module → why no other layout took it
   std::vector<TensorRecord> tensors;               // passed through bit for bit; ascending by name

@@ -90,7 +90,7 @@ PackedLinear::PackedLinear(SharedFolder folder, const ModuleRecord& record, Pack
     : folder_(std::move(folder)),
       packed_(std::move(packed)),
       cut_(packed_.layout().cut(packed_.request())) {
-  module_ = packed_.name();
+  module_.Own(packed_.name());
   n_ = packed_.request().n;
   k_ = packed_.request().k;
   wide_rows_ = std::max(cut_.rows, cut_.by_inputs ? kWideRows : 1);
@@ -102,11 +102,12 @@ PackedLinear::PackedLinear(SharedFolder folder, const ModuleRecord& record, Pack
 }
 
 void PackedLinear::DescribeScheme(const ModuleRecord& record) {
-  scheme_ = packed_.request().scheme;
+  Scheme scheme = packed_.request().scheme;
   // A static scale is kept only where the kernel needs it.
   if (record.source_activations && record.source_activations->dynamic) {
-    scheme_.activations = *record.source_activations;
+    scheme.activations = *record.source_activations;
   }
+  scheme_ = scheme;
   // Scales that were rounded are those of the dtype that they were rounded to.
   stored_scale_dtype_ = record.rounded_scales == 0
                             ? record.stored_scale_dtype
@@ -122,11 +123,10 @@ void PackedLinear::AddTensors(const ModuleRecord& record) {
     }
     // Of fused layers, and of the experts of a stack, it is not named after the layer.
     if (record.fused.empty()) continue;
-    stacked_bias_ =
-        std::make_shared<const StackedBias>(StackedBias{.tensor = part.tensor,
-                                                        .row = packed_.expert().value_or(0),
-                                                        .rows = record.experts,
-                                                        .channels = n_});
+    SetRare({.stacked_bias = StackedBias{.tensor = part.tensor,
+                                         .row = packed_.expert().value_or(0),
+                                         .rows = record.experts,
+                                         .channels = n_}});
   }
 }
 
@@ -144,7 +144,9 @@ Status PackedLinear::ReadInput() {
     PREPACK_TRY(packed_.ReadPart(PartRole::kInputZeroPoint, 0,
                                  std::as_writable_bytes(std::span(&input.zero_point, 1))));
   }
-  input_ = input;
+  RareNumbers rare = this->rare();
+  rare.input = input;
+  SetRare(rare);
   return {};
 }
 
@@ -154,7 +156,7 @@ Result<InputOrder> PackedLinear::ReadOrder() const {
   std::vector<bool> seen(k_);
   for (const uint32_t channel : order) {
     if (channel >= k_ || seen[channel]) {
-      return Malformed(fmt::format("module {}", module_),
+      return Malformed(fmt::format("module {}", module()),
                        "part input_order is not a permutation of the input channels")
           .Hint("Run `prepack verify` on the folder");
     }
@@ -173,19 +175,19 @@ Status PackedLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out
   const bool whole = wide.rows == range.rows && wide.cols == range.cols;
   // Buffers of a thread are kept: panels come by the thousand.
   thread_local PageBuffer packed;
-  Scratch<std::byte> scratch(whole ? 0 : PanelBytes(scheme_.code, wide));
+  Scratch<std::byte> scratch(whole ? 0 : PanelBytes(scheme_->code, wide));
   const std::span<std::byte> codes = whole ? out : std::span(scratch.data(), scratch.size());
   PREPACK_TRY(
       packed_.ReadCodes(wide.n0, wide.rows, {.k0 = wide.k0, .inputs = wide.cols}, packed, codes));
-  if (HasOtherCodes(scheme_, codes)) {
-    return Malformed(fmt::format("module {}", module_), "a code is none of the scheme's")
+  if (HasOtherCodes(scheme(), codes)) {
+    return Malformed(fmt::format("module {}", module()), "a code is none of the scheme's")
         .Hint("Run `prepack verify` on the folder");
   }
   if (whole) return {};
-  const size_t wide_bytes = PanelRowBytes(scheme_.code, wide.cols);
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-  const size_t before = PanelRowBytes(scheme_.code, range.k0 - wide.k0);
-  const bool odd = IsNibble(scheme_.code) && range.cols % 2 != 0;
+  const size_t wide_bytes = PanelRowBytes(scheme_->code, wide.cols);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
+  const size_t before = PanelRowBytes(scheme_->code, range.k0 - wide.k0);
+  const bool odd = IsNibble(scheme_->code) && range.cols % 2 != 0;
   for (uint64_t row = 0; row < range.rows; ++row) {
     const std::byte* from = &codes[(range.n0 - wide.n0 + row) * wide_bytes + before];
     std::memcpy(&out[row * row_bytes], from, row_bytes);
@@ -214,7 +216,7 @@ Status PackedLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out
                  return packed_.ReadScales(first, count, packed, to);
                }));
   if (std::ranges::all_of(out, [](float scale) { return std::isfinite(scale); })) return {};
-  return Malformed(fmt::format("module {}", module_), "a scale is not finite")
+  return Malformed(fmt::format("module {}", module()), "a scale is not finite")
       .Hint("Run `prepack verify` on the folder");
 }
 
@@ -288,8 +290,7 @@ Result<QuantizedModel> ReadPackedModel(const Checkpoint& checkpoint) {
     }
     PREPACK_TRY(AddModules(folder, name, record, model));
   }
-  std::ranges::sort(model.modules, {},
-                    [](const auto& linear) -> const std::string& { return linear->module(); });
+  std::ranges::sort(model.modules, {}, [](const auto& linear) { return linear->module(); });
   return model;
 }
 

@@ -81,7 +81,8 @@ Result<std::vector<SortedUnit>> FusedUnits(const Checkpoint& checkpoint,
     });
     if (!all_single) continue;
     taken.insert(members.begin(), members.end());
-    units.push_back({.unit = {.name = whole->module(), .modules = {members.begin(), members.end()}},
+    units.push_back({.unit = {.name = std::string(whole->module()),
+                              .modules = {members.begin(), members.end()}},
                      .sort = TuneUnitSort::kFused});
   }
   single.erase(
@@ -249,7 +250,7 @@ Result<TuneKinds> KindsOf(const Checkpoint& checkpoint, const QuantizedModel& mo
     std::ranges::move(fused, std::back_inserter(units));
   }
   for (const QuantizedLinear* linear : single) {
-    units.push_back({.unit = {.name = linear->module(), .modules = {linear}}});
+    units.push_back({.unit = {.name = std::string(linear->module()), .modules = {linear}}});
   }
   const uint64_t top_k = ExpertsPerToken(checkpoint.config());
   TuneKinds result;

@@ -35,7 +35,7 @@ Result<std::vector<PackedModule>> OpenUnit(const TuneVariant& variant, const Tun
   if (variant.folder->manifest().modules.contains(unit.name)) {
     names.push_back(unit.name);
   } else {
-    for (const QuantizedLinear* linear : unit.modules) names.push_back(linear->module());
+    for (const QuantizedLinear* linear : unit.modules) names.emplace_back(linear->module());
   }
   for (const std::string& name : names) {
     PREPACK_TRY_ASSIGN(PackedModule module, OpenModule(variant, name));

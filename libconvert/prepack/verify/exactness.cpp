@@ -60,7 +60,7 @@ std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
   }
   std::vector<FusedMember> members;
   for (const QuantizedLinear* member : linear.members()) {
-    members.push_back({member->module(), member->n()});
+    members.push_back({std::string(member->module()), member->n()});
   }
   if (members != record.fused || linear.stacked_experts() != record.experts) {
     return "the manifest lists other layers for this module than the source has";
@@ -148,7 +148,7 @@ uint64_t ExactnessCheck::bytes() const {
   if (sample_ == nullptr) return measured_->ShareOf(2 * source_.total_bytes());
   uint64_t bytes = 0;
   for (const auto& linear : model_.modules) {
-    if (sample_->contains(linear->module())) bytes += 2 * linear->source_bytes();
+    if (sample_->contains(std::string(linear->module()))) bytes += 2 * linear->source_bytes();
   }
   return measured_->ShareOf(bytes);
 }

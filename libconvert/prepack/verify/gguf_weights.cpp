@@ -192,7 +192,7 @@ Status GgufRows::ReadSource(const gguf::Source& source, uint64_t n0, std::span<f
     const uint64_t row = (n0 + done) % each;
     const uint64_t count = std::min(rows - done, each - row);
     const SecondPiece stored = truth_.decoder.FindInStack(linear.module(), linear.n())
-                                   .value_or(SecondPiece{.module = linear.module()});
+                                   .value_or(SecondPiece{.module = std::string(linear.module())});
     // Channels of a stack may alternate: they are decoded one by one then.
     const uint64_t at_once = stored.step == 1 ? count : 1;
     for (uint64_t part = 0; part < count; part += at_once) {

@@ -76,7 +76,7 @@ Status NoteWeightSizes(const QuantizedModel& model, const WeightSizes& known,
     }
     if (size == 0 || (size >= kSmallestSize && size <= kLargestSize)) continue;
     result.notes.push_back(
-        {linear->module(), "module " + linear->module(),
+        {std::string(linear->module()), fmt::format("module {}", linear->module()),
          fmt::format("the rms of the weights times the root of K is {:.3g} ({} to {} in working "
                      "models): the source, or the way prepack reads its config, is suspect",
                      size, kSmallestSize, kLargestSize)});
@@ -204,9 +204,9 @@ void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResu
   }
   for (const auto& linear : model.modules) {
     const bool packed = manifest.modules.contains(linear->module());
-    if (packed == manifest.kept.contains(linear->module())) {
+    if (packed == manifest.kept.contains(std::string(linear->module()))) {
       result.FailModule(
-          linear->module(),
+          std::string(linear->module()),
           packed ? "the module is packed, but the manifest says that it was kept"
                  : "the module is not packed, and the manifest does not say that it was kept");
     }
@@ -254,7 +254,7 @@ void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
     const Fate& fate = fates[i];
     if (fate.module != nullptr ? !fate.plain && fate.packed : fate.plain) continue;
     result.state = LevelState::kFailed;
-    result.problems.push_back({fate.module != nullptr ? fate.module->module() : "",
+    result.problems.push_back({std::string(fate.module != nullptr ? fate.module->module() : ""),
                                fmt::format("tensor {}", source.tensors()[i].name),
                                fate.plain ? "it lies beside the packed module that it belongs to: "
                                             "runtimes ignore it or use it twice"

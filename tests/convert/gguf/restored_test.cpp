@@ -112,7 +112,7 @@ TEST_CASE("blocks in the canonical layout have the weights that the Python packa
   std::set<std::string> seen;
   for (const auto& linear : model.modules) {
     INFO(linear->module());
-    const std::vector<float> expected = TruthOf(truth, linear->module());
+    const std::vector<float> expected = TruthOf(truth, std::string(linear->module()));
     const uint64_t k = linear->k();
     REQUIRE(expected.size() == linear->n() * k);
     DequantizeBuffers buffers;
@@ -120,7 +120,7 @@ TEST_CASE("blocks in the canonical layout have the weights that the Python packa
     for (uint64_t n = 0; n < linear->n(); ++n) {
       const Status status = DequantizeRows(*linear, n, 1, buffers, weights);
       if (!status.ok()) continue;  // random bits: a scale of zero, or a minimum that means nothing
-      seen.insert(linear->module());
+      seen.emplace(linear->module());
       for (uint64_t i = 0; i < k; ++i) REQUIRE(weights[i] == expected[n * k + i]);
     }
   }

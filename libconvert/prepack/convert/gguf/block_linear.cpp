@@ -120,16 +120,15 @@ class RowsOfFile : public StoredLinear {
  protected:
   RowsOfFile(const Checkpoint& checkpoint, BlockModule module)
       : StoredLinear(checkpoint), rows_(std::move(module)) {
-    module_ = rows_.name;
+    module_.Borrow(rows_.name);
     n_ = rows_.n;
     k_ = rows_.whole->columns;
     const StoredTensor* bias = checkpoint.Find(rows_.whole->name + "_bias");
     if (rows_.is_expert && bias != nullptr) {
-      stacked_bias_ =
-          std::make_shared<const StackedBias>(StackedBias{.tensor = bias->name,
-                                                          .row = rows_.first / n_,
-                                                          .rows = rows_.whole->rows / n_,
-                                                          .channels = n_});
+      SetRare({.stacked_bias = StackedBias{.tensor = bias->name,
+                                           .row = rows_.first / n_,
+                                           .rows = rows_.whole->rows / n_,
+                                           .channels = n_}});
     }
     for (const RestoredPiece& piece : rows_.whole->pieces) {
       const StoredTensor* tensor = checkpoint.Find(piece.tensor->name);
@@ -155,7 +154,7 @@ class RowsOfFile : public StoredLinear {
     const std::optional<Restored::Place> found = rows_.whole->Find(rows_.first + n);
     if (found)
       return Place{tensors_[static_cast<size_t>(found->piece - pieces.data())], found->row};
-    return Malformed(fmt::format("module {}", module_), "the file does not hold one of its rows")
+    return Malformed(fmt::format("module {}", module()), "the file does not hold one of its rows")
         .Found(fmt::format("output channel {}", n))
         .Hint("The manifest beside the file does not describe it: convert the model again");
   }
@@ -209,7 +208,7 @@ class BlockLinear final : public RowsOfFile {
     stored_scale_dtype_ = DType::kF16;
     if (type() == kQ6_K) stored_scale_dtype_ = DType::kF32;
     // It holds the numbers of both: powers of two, and E4M3.
-    if (scheme_.code == CodeType::kF4E2M1) stored_scale_dtype_ = DType::kBF16;
+    if (scheme_->code == CodeType::kF4E2M1) stored_scale_dtype_ = DType::kBF16;
   }
 
   Status ReadFactor() {
@@ -218,7 +217,9 @@ class BlockLinear final : public RowsOfFile {
     for (const StoredTensor* tensor : tensors()) {
       PREPACK_TRY(ReadFactorOf(*tensor, factor));
     }
-    global_scale_ = GlobalScale{.value = factor.value_or(1)};
+    RareNumbers rare = this->rare();
+    rare.global_scale = GlobalScale{.value = factor.value_or(1)};
+    SetRare(rare);
     return {};
   }
 
@@ -259,7 +260,7 @@ Status BlockLinear::ReadFactorOf(const StoredTensor& tensor, std::optional<float
           .Found(fmt::format("{}", value));
     }
     if (factor.value_or(value) != value) {
-      return Unsupported(fmt::format("module {}", module_), "its rows have different factors");
+      return Unsupported(fmt::format("module {}", module()), "its rows have different factors");
     }
     factor = value;
   }
@@ -267,7 +268,7 @@ Status BlockLinear::ReadFactorOf(const StoredTensor& tensor, std::optional<float
 }
 
 Status BlockLinear::Refuse(std::string_view what, uint64_t n, uint64_t block) const {
-  return Malformed(fmt::format("module {}: output channel {}", module_, n), what)
+  return Malformed(fmt::format("module {}: output channel {}", module(), n), what)
       .Found(fmt::format("block {} of {}", block, InfoOf(type()).name))
       .Hint("`prepack check` judges the file");
 }
@@ -275,13 +276,13 @@ Status BlockLinear::Refuse(std::string_view what, uint64_t n, uint64_t block) co
 Status BlockLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   PREPACK_TRY(CheckPanel(range, out.size()));
   const uint64_t each = InfoOf(type()).block;
-  const uint64_t block_codes = PanelRowBytes(scheme_.code, each);
+  const uint64_t block_codes = PanelRowBytes(scheme_->code, each);
   const uint64_t first = range.k0 / each;
   const uint64_t last = range.cols == 0 ? first : (range.k0 + range.cols - 1) / each + 1;
   const bool whole = range.k0 % each == 0 && range.cols % each == 0;
-  const uint64_t row_codes = PanelRowBytes(scheme_.code, range.cols);
-  const uint64_t before = PanelRowBytes(scheme_.code, range.k0 - first * each);
-  const bool odd = IsNibble(scheme_.code) && range.cols % 2 != 0;
+  const uint64_t row_codes = PanelRowBytes(scheme_->code, range.cols);
+  const uint64_t before = PanelRowBytes(scheme_->code, range.k0 - first * each);
+  const bool odd = IsNibble(scheme_->code) && range.cols % 2 != 0;
   Scratch<std::byte> wide(whole ? 0 : (last - first) * block_codes);
   return ForRows(range.n0, range.rows, [&](uint64_t row, const std::byte* bytes) {
     std::byte* to = whole ? &out[row * row_codes] : wide.data();
@@ -302,7 +303,7 @@ uint32_t BlockLinear::ScalesOf(const std::byte* block, std::array<float, 16>& sc
     case kNVFP4:
       for (size_t i = 0; i < 4; ++i) {
         // ggml does not look at the sign.
-        scales[i] = global_scale_->Apply(F8E4M3ToF32(std::to_integer<uint8_t>(block[i]) & 0x7FU));
+        scales[i] = global_scale()->Apply(F8E4M3ToF32(std::to_integer<uint8_t>(block[i]) & 0x7FU));
       }
       return 4;
     case kQ6_K:
@@ -319,7 +320,7 @@ uint32_t BlockLinear::ScalesOf(const std::byte* block, std::array<float, 16>& sc
 
 Status BlockLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   PREPACK_TRY(CheckRows(n0, rows, out.size()));
-  const uint64_t each = scheme_.group_size / GroupOf(type());  // scales of the file in a group
+  const uint64_t each = scheme_->group_size / GroupOf(type());  // scales of the file in a group
   Status status;
   PREPACK_TRY(ForRows(n0, rows, [&](uint64_t row, const std::byte* bytes) {
     std::array<float, 16> scales{};
@@ -341,11 +342,11 @@ Status BlockLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out)
 
 Status BlockLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   PREPACK_TRY(CheckRows(n0, rows, out.size()));
-  if (scheme_.symmetric) {
-    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+  if (scheme_->symmetric) {
+    std::ranges::fill(out, ZeroOfSymmetric(scheme()));
     return {};
   }
-  const uint64_t each = scheme_.group_size / InfoOf(type()).block;
+  const uint64_t each = scheme_->group_size / InfoOf(type()).block;
   Status status;
   PREPACK_TRY(ForRows(n0, rows, [&](uint64_t row, const std::byte* bytes) {
     for (uint64_t block = 0; block < blocks() && status.ok(); ++block) {
@@ -405,7 +406,7 @@ StoredBits BlockLinear::WhereCode(uint64_t n, uint64_t k) const {
 
 // Of Q6_K, the number that scales the scale of the block.
 StoredBits BlockLinear::WhereScale(uint64_t n, uint64_t g) const {
-  const uint64_t k = g * scheme_.group_size;
+  const uint64_t k = g * scheme_->group_size;
   const uint64_t i = k % InfoOf(type()).block / GroupOf(type());
   if (type() == kQ6_K) return {InBlock(n, k, 8 * (192 + i), 8)};
   if (type() == kMXFP4 || type() == kNVFP4) return {InBlock(n, k, 8 * i, 8)};
@@ -413,8 +414,8 @@ StoredBits BlockLinear::WhereScale(uint64_t n, uint64_t g) const {
 }
 
 StoredBits BlockLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
-  if (scheme_.symmetric) return {};
-  return {InBlock(n, g * scheme_.group_size, 16, 16)};
+  if (scheme_->symmetric) return {};
+  return {InBlock(n, g * scheme_->group_size, 16, 16)};
 }
 
 // Rows of the file change places in the module, so that all channels of the block may be near.

@@ -46,9 +46,10 @@ struct ConvertReport {
   std::string converter_class;
   bool has_tokenizer = false;
   std::map<std::string, TypeCount> types;
-  std::map<std::string, NotHeld> not_held;  // modules that became floats, or were quantized
-  std::map<std::string, Rounded> rounded;   // tensor → what was not exact
-  std::vector<std::string> left_out;        // tensors of the checkpoint
+  std::map<std::string, NotHeld, std::less<>>
+      not_held;                            // modules that became floats, or were quantized
+  std::map<std::string, Rounded> rounded;  // tensor → what was not exact
+  std::vector<std::string> left_out;       // tensors of the checkpoint
   uint64_t source_bytes = 0;
   uint64_t output_bytes = 0;
   size_t files = 0;

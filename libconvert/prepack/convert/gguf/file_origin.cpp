@@ -266,8 +266,7 @@ Status FileOrigin::Read(const Checkpoint& checkpoint, QuantizedModel& model) con
                    .is_expert = restored.is_stack()});
     }
   }
-  std::ranges::sort(model.modules, {},
-                    [](const auto& linear) -> const std::string& { return linear->module(); });
+  std::ranges::sort(model.modules, {}, [](const auto& linear) { return linear->module(); });
   FindingTally findings;
   for (const std::string& name : manifest_.left_out) {
     findings.Add("gguf-left-out", name, "the GGUF file does not hold it");

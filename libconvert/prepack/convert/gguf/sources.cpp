@@ -15,28 +15,28 @@ namespace {
 // "EXPERTS.gate_up_proj.3" is expert 3 of the stack "EXPERTS.gate_up_proj", if its tensors are not
 // its own.
 std::optional<std::pair<std::string, uint64_t>> PlaceInStack(const QuantizedLinear& linear) {
-  const std::string& module = linear.module();
+  const std::string_view module = linear.module();
   const size_t dot = module.rfind('.');
-  if (dot == std::string::npos) return std::nullopt;
+  if (dot == std::string_view::npos) return std::nullopt;
   const std::optional<uint64_t> expert = ParseUint(module.substr(dot + 1));
   const bool is_own = std::ranges::any_of(linear.source_tensors(), [&](std::string_view tensor) {
     return tensor.starts_with(module) && tensor.substr(module.size()).starts_with('.');
   });
   if (!expert || is_own) return std::nullopt;
-  return std::pair(module.substr(0, dot), *expert);
+  return std::pair(std::string(module.substr(0, dot)), *expert);
 }
 
 // The tensor of a module as an unquantized model names it. Quantizers that take experts out of
 // stacks call their projections by what they do, where the models of this kind number them.
-std::string PlainName(const std::string& module) {
+std::string PlainName(std::string_view module) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kProjections = {
       {{".gate_proj", ".w1"}, {".down_proj", ".w2"}, {".up_proj", ".w3"}}};
-  const bool is_expert = module.find(".block_sparse_moe.experts.") != std::string::npos;
+  const bool is_expert = module.find(".block_sparse_moe.experts.") != std::string_view::npos;
   for (const auto& [called, numbered] : kProjections) {
     if (!is_expert || !module.ends_with(called)) continue;
     return fmt::format("{}{}.weight", module.substr(0, module.size() - called.size()), numbered);
   }
-  return module + ".weight";
+  return fmt::format("{}.weight", module);
 }
 
 // Of key and value caches, which llama.cpp quantizes by options of its own.

@@ -45,10 +45,10 @@ struct NotHeld {
 };
 
 struct Sources {
-  SplitModules split;                       // that sources refer to
-  std::vector<Source> sources;              // those of codes first
-  std::vector<ExpertStack> stacks;          // what the converter sees in place of some of them
-  std::map<std::string, NotHeld> not_held;  // by module; see ChooseTypes
+  SplitModules split;               // that sources refer to
+  std::vector<Source> sources;      // those of codes first
+  std::vector<ExpertStack> stacks;  // what the converter sees in place of some of them
+  std::map<std::string, NotHeld, std::less<>> not_held;  // by module; see ChooseTypes
   std::vector<std::string> left_out;  // tensors that llama.cpp has no use for: scales of caches
 };
 

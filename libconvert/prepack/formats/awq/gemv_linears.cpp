@@ -40,7 +40,7 @@ class AwqGemvLinear final : public Linear {
 Status AwqGemvLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   PREPACK_TRY(CheckPanel(range, out.size()));
   const uint64_t stored = k_ / 2;
-  const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
+  const size_t wanted = PanelRowBytes(scheme_->code, range.cols);
   if (wanted == stored) return checkpoint().Read(*tensors().qweight, range.n0 * stored, out);
   for (uint64_t row = 0; row < range.rows; ++row) {
     PREPACK_TRY(checkpoint().Read(*tensors().qweight, (range.n0 + row) * stored + range.k0 / 2,
@@ -156,7 +156,7 @@ void AwqGemvFastLinear::Unpack(const uint8_t* stored, const PanelRange& range,
                                std::span<std::byte> out) const {
   const uint64_t first_chunk = range.k0 / kGemvFastCols;
   const uint64_t chunks = CeilDiv(range.k0 + range.cols, kGemvFastCols) - first_chunk;
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   // A panel that begins or ends inside a chunk is cut out of whole ones.
   const bool whole = row_bytes == chunks * kGemvFastRowBytes;
   const size_t skipped = (range.k0 - first_chunk * kGemvFastCols) / 2;

@@ -19,7 +19,7 @@ namespace prepack::awq {
 
 Linear::Linear(const Checkpoint& checkpoint, const ModuleParts& parts)
     : StoredLinear(checkpoint), tensors_(parts.tensors), is_signed_(parts.is_signed) {
-  module_ = parts.module;
+  module_.BorrowFrom(parts.tensors.qweight->name, parts.module);
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
@@ -28,12 +28,12 @@ Linear::Linear(const Checkpoint& checkpoint, const ModuleParts& parts)
   AddSource(*tensors_.scales);
   if (tensors_.qzeros != nullptr) AddSource(*tensors_.qzeros);
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor);
-  input_ = parts.input;
+  SetRare({.input = parts.input});
 }
 
 Status Linear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const {
-  if (!scheme_.symmetric || zero_points.empty()) return {};
-  const uint8_t symmetric = ZeroOfSymmetric(scheme_);
+  if (!scheme_->symmetric || zero_points.empty()) return {};
+  const uint8_t symmetric = ZeroOfSymmetric(scheme());
   const auto odd = std::ranges::find_if(zero_points, [&](uint8_t z) { return z != symmetric; });
   if (odd == zero_points.end()) return {};
   const auto index = static_cast<uint64_t>(odd - zero_points.begin());
@@ -58,7 +58,7 @@ Status Linear::NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group
   return Malformed(checkpoint().Where(tensor), "the padding after the last group holds data")
       .Found(fmt::format("channel {}, group {}", n, group))
       .Expected(fmt::format("zeros from group {} on, with K = {} and groups of {}", groups(), k_,
-                            scheme_.group_size))
+                            scheme_->group_size))
       .Hint("The group size of the config may be wrong")
       .Id(FindingId("awq-padding"));
 }
@@ -194,7 +194,7 @@ Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> 
 // the L1 cache.
 void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
                            std::span<std::byte> out) const {
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   const size_t stride = WordsPerRow() * kWideWordBytes;
   Scratch<uint32_t> wide(kTileCols / kCodesPerWideWord * kTileRows);
   Scratch<std::byte> turned(in_order_ ? kTileCols * ColumnBytes(kTileRows) : 0);
@@ -254,7 +254,7 @@ void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t ro
   const uint64_t whole = cols / kCodesPerWideWord;
   TransposeUnits(kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
                                  channels * kWideWordBytes, whole, rows, out, row_bytes);
-  const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
+  const size_t rest_bytes = PanelRowBytes(scheme_->code, cols % kCodesPerWideWord);
   if (rest_bytes == 0) return;
   for (uint64_t row = 0; row < rows; ++row) {
     std::memcpy(out + row * row_bytes + whole * kWideWordBytes, wide + whole * channels + row,
@@ -273,7 +273,7 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok() || out.empty()) return status;
   if (tensors().qzeros == nullptr) {
-    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+    std::ranges::fill(out, ZeroOfSymmetric(scheme()));
     return {};
   }
   const uint64_t first_word = n0 / kAwqCodesPerWord;

@@ -43,7 +43,7 @@ Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shap
       zero_rules_(settings),
       symmetric_field_(symmetric_field),
       unit_(UnitOf(shape.packing)) {
-  module_ = module;
+  module_.BorrowFrom(shape.qweight->name, module);
   n_ = shape.n;
   k_ = shape.k;
   if (reordered) {
@@ -51,11 +51,11 @@ Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shap
       return ReadKOrder(checkpoint, *shape.g_idx, shape.k, shape.group_size, GroupDialect::kGptq);
     });
   }
-  scheme_.code = UnsignedCodeFor(shape.packing.bits);
-  scheme_.bits = shape.packing.bits;
-  scheme_.granularity = shape.groups == 1 ? Granularity::kChannel : Granularity::kGroup;
-  scheme_.group_size = shape.group_size;
-  scheme_.symmetric = settings.symmetric;
+  scheme_ = Scheme{.code = UnsignedCodeFor(shape.packing.bits),
+                   .bits = shape.packing.bits,
+                   .granularity = shape.groups == 1 ? Granularity::kChannel : Granularity::kGroup,
+                   .group_size = shape.group_size,
+                   .symmetric = settings.symmetric};
   stored_scale_dtype_ = shape.scales->dtype;
   zeros_may_borrow_ =
       !settings.symmetric && settings.zeros == Zeros::kMinusOne && shape.packing.bits != 3;
@@ -84,9 +84,9 @@ Status Linear::ReadCodes(const PanelRange& range, std::span<std::byte> out) cons
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
   status = reordered() ? ReadOrdered(range, out) : ReadNatural(range, out);
-  if (!status.ok() || !IsNibble(scheme_.code) || range.cols % 2 == 0) return status;
+  if (!status.ok() || !IsNibble(scheme_->code) || range.cols % 2 == 0) return status;
   // The high half of a row's last byte is not a code of the panel.
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   for (uint64_t row = 1; row <= range.rows; ++row) out[row * row_bytes - 1] &= std::byte{0x0F};
   return status;
 }
@@ -155,7 +155,7 @@ void Linear::VisitPieces(const PanelRange& range, const std::byte* rows, size_t 
 // Bit strings of codes that are not whole nibbles or bytes: the stored words are transposed, which
 // are fewer than wide ones, and every output channel then has its codes side by side.
 bool Linear::IsDense(const PanelRange& range) const {
-  const bool strings = scheme_.bits == 2 || (scheme_.bits == 3 && !shape_.packing.planar);
+  const bool strings = scheme_->bits == 2 || (scheme_->bits == 3 && !shape_.packing.planar);
   return strings && range.k0 % unit_.codes == 0;
 }
 
@@ -164,7 +164,7 @@ Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) cons
   const uint64_t words = CeilDiv(range.cols, unit_.codes) * unit_.stored_words;
   // A cache line more than they need: streams a power of two apart would share a set of the cache.
   const size_t stream_bytes = words * kWideWordBytes + kLineBytes;
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   Scratch<std::byte> streams(range.rows * stream_bytes);
   PREPACK_TRY(checkpoint().Visit(
       *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
@@ -178,7 +178,7 @@ Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) cons
       }));
   const KernelTable& kernels = Kernels();
   for (uint64_t row = 0; row < range.rows; ++row) {
-    kernels.unpack_codes(scheme_.bits, U8(streams.data() + row * stream_bytes), range.cols,
+    kernels.unpack_codes(scheme_->bits, U8(streams.data() + row * stream_bytes), range.cols,
                          U8(out.data()) + row * row_bytes);
   }
   return {};
@@ -186,7 +186,7 @@ Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) cons
 
 Status Linear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
   if (IsDense(range)) return ReadDense(range, out);
-  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
+  const uint64_t per_word = WideCodesPerWord(scheme_->bits);
   return VisitUnits(range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
                     [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
                       VisitPieces(range, wide, stride, count * unit_.wide_words,
@@ -206,8 +206,8 @@ Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) co
       range, 0, units, [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
         reorder.Put(unit * unit_.wide_words, count * unit_.wide_words, wide, stride);
       }));
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-  if (IsNibble(scheme_.code)) {
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
+  if (IsNibble(scheme_->code)) {
     reorder.Take(order, out.data(), row_bytes);
   } else {
     Scratch<uint32_t> nibbles(2 * order.size());
@@ -219,7 +219,7 @@ Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) co
 
 // Words of eight codes of four bits are eight columns of as many output channels.
 bool Linear::HasColumns(const PanelRange& range) const {
-  if (scheme_.bits != 4 || unit_.stored_words != 1 || unit_.wide_words != 1) return false;
+  if (scheme_->bits != 4 || unit_.stored_words != 1 || unit_.wide_words != 1) return false;
   if (range.rows % kColumnChannels != 0) return false;
   if (reordered()) return range.cols % 2 == 0;
   return range.k0 % kCodesPerWideWord == 0 && range.cols % kCodesPerWideWord == 0;
@@ -254,22 +254,22 @@ Status Linear::ReadStoredColumns(const PanelRange& range, std::byte* out) const 
 
 void Linear::Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
                      uint64_t k0, std::span<std::byte> out) const {
-  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const uint64_t per_word = WideCodesPerWord(scheme_->bits);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   const uint64_t end = k0 + words * per_word;
   if (k0 >= range.k0 && end <= range.k0 + range.cols) {
-    std::byte* to = out.data() + PanelRowBytes(scheme_.code, k0 - range.k0);
+    std::byte* to = out.data() + PanelRowBytes(scheme_->code, k0 - range.k0);
     Kernels().transpose_words(wide, stride, words, range.rows, to, row_bytes);
     return;
   }
   const uint64_t begin = std::max(k0, range.k0);
   const uint64_t count = std::min(end, range.k0 + range.cols) - begin;
-  const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
-  const size_t bytes = PanelRowBytes(scheme_.code, count);
+  const size_t skip = PanelRowBytes(scheme_->code, begin - k0);
+  const size_t bytes = PanelRowBytes(scheme_->code, count);
   Scratch<std::byte> rows(range.rows * words * kWideWordBytes);
   Kernels().transpose_words(wide, stride, words, range.rows, rows.data(), words * kWideWordBytes);
   for (uint64_t row = 0; row < range.rows; ++row) {
-    std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
+    std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_->code, begin - range.k0),
                 rows.data() + row * words * kWideWordBytes + skip, bytes);
   }
 }
@@ -284,10 +284,10 @@ Status Linear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) cons
 
 Status Linear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
-  if (status.ok() && scheme_.symmetric) {
+  if (status.ok() && scheme_->symmetric) {
     PREPACK_TRY_ASSIGN(const bool plain, HasPlainZeros(n0, rows));
     if (plain) {
-      std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+      std::ranges::fill(out, ZeroOfSymmetric(scheme()));
       return {};
     }
   }
@@ -296,17 +296,17 @@ Status Linear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out
     status = ReadZeroFields(g, n0, group_zeros);
     for (uint64_t row = 0; row < rows; ++row) out[row * groups() + g] = group_zeros[row];
   }
-  if (!status.ok() || !scheme_.symmetric) return status;
+  if (!status.ok() || !scheme_->symmetric) return status;
   status = CheckSymmetric(n0, rows, out);
-  std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+  std::ranges::fill(out, ZeroOfSymmetric(scheme()));
   return status;
 }
 
 // Do the words that hold the zero points of a symmetric module say so throughout? The rule, and
 // quick to see. False means that the fields have to be looked at one by one.
 Result<bool> Linear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
-  if (rows == 0 || 32 % scheme_.bits != 0 || unit_.stored_words != 1) return false;
-  const uint32_t expected = symmetric_field_ * (0xFFFFFFFFU / ((1U << scheme_.bits) - 1));
+  if (rows == 0 || 32 % scheme_->bits != 0 || unit_.stored_words != 1) return false;
+  const uint32_t expected = symmetric_field_ * (0xFFFFFFFFU / ((1U << scheme_->bits) - 1));
   const uint64_t first_word = n0 / unit_.codes;
   const uint64_t words = CeilDiv(n0 + rows, unit_.codes) - first_word;
   bool plain = true;
@@ -342,8 +342,8 @@ Status Linear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> ou
   if (!status.ok()) return status;
 
   const uint64_t first_n = first_unit * unit_.codes;
-  if (!scheme_.symmetric && LosesZeros(zero_rules_, shape_.packing)) {
-    const uint32_t all_ones = (1U << scheme_.bits) - 1;
+  if (!scheme_->symmetric && LosesZeros(zero_rules_, shape_.packing)) {
+    const uint32_t all_ones = (1U << scheme_->bits) - 1;
     const uint64_t fields = std::min(units * unit_.codes, n_ - first_n);
     for (uint64_t i = 0; i < fields; ++i) {
       if (PackedCode(shape_.packing, words, i) != all_ones) continue;
@@ -359,11 +359,11 @@ Status Linear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> ou
           .Id(FindingId("gptq-zero-lost"));
     }
   }
-  if (!scheme_.symmetric) RestoreZeroWords(zero_rules_, shape_.packing, words);
+  if (!scheme_->symmetric) RestoreZeroWords(zero_rules_, shape_.packing, words);
   for (uint64_t row = 0; row < out.size(); ++row) {
     const uint32_t field = PackedCode(shape_.packing, words, n0 + row - first_n);
     out[row] = static_cast<uint8_t>(
-        scheme_.symmetric ? field : ZeroFromField(zero_rules_, shape_.packing, field));
+        scheme_->symmetric ? field : ZeroFromField(zero_rules_, shape_.packing, field));
   }
   return {};
 }

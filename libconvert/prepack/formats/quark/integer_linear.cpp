@@ -39,13 +39,13 @@ class IntegerLinear final : public StoredLinear {
   PanelRange CodesNear(uint64_t byte) const override;
 
  private:
-  bool IsNibbles() const { return scheme_.bits == 4; }
+  bool IsNibbles() const { return scheme_->bits == 4; }
   bool ByInputs() const {
     return parts_.stored == Granularity::kGroup && !parts_.groups_by_outputs;
   }
   bool IsOneScale() const { return parts_.stored == Granularity::kTensor; }
   // Codes of two's complement become unsigned.
-  bool Shifts() const { return parts_.is_signed && scheme_.code != CodeType::kS8; }
+  bool Shifts() const { return parts_.is_signed && scheme_->code != CodeType::kS8; }
   Status ReadNibbles(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadBytes(const PanelRange& range, std::span<std::byte> out) const;
   // As they are stored, one byte each, in the order of the output channels.
@@ -62,11 +62,11 @@ class IntegerLinear final : public StoredLinear {
 
 IntegerLinear::IntegerLinear(const Checkpoint& checkpoint, const IntegerParts& parts)
     : StoredLinear(checkpoint), parts_(parts) {
-  module_ = parts.module;
+  module_.BorrowFrom(parts.weight->name, parts.module);
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
-  input_ = parts.input;
+  SetRare({.input = parts.input});
   stored_scale_dtype_ = parts.scale->dtype;
   if (ByInputs()) wide_rows_ = kWideRows;
   AddSource(*parts.weight);
@@ -99,7 +99,7 @@ Status IntegerLinear::ReadNibbles(const PanelRange& range, std::span<std::byte> 
   } else {
     for (uint32_t& word : stored) word ^= flip;
   }
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   const auto* const bytes = reinterpret_cast<const std::byte*>(stored.data());
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::byte* const to = out.data() + row * row_bytes;
@@ -196,11 +196,11 @@ Status IntegerLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok() || out.empty()) return status;
   if (parts_.zero_point == nullptr) {
-    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+    std::ranges::fill(out, ZeroOfSymmetric(scheme()));
     return {};
   }
   PREPACK_TRY(ReadStoredZeroPoints(n0, rows, out));
-  if (scheme_.symmetric) {
+  if (scheme_->symmetric) {
     const auto odd = std::ranges::find_if(out, [](uint8_t z) { return z != 0; });
     if (odd != out.end()) {
       const auto at = static_cast<uint64_t>(odd - out.begin());
@@ -210,11 +210,11 @@ Status IntegerLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
           .Hint("Either the config or the tensor is wrong")
           .Id(FindingId("zero-point-not-symmetric"));
     }
-    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+    std::ranges::fill(out, ZeroOfSymmetric(scheme()));
     return {};
   }
   if (!Shifts()) return {};
-  const auto flip = static_cast<uint8_t>(1U << (scheme_.bits - 1));
+  const auto flip = static_cast<uint8_t>(1U << (scheme_->bits - 1));
   for (uint8_t& z : out) z ^= flip;
   return {};
 }

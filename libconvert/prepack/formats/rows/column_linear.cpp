@@ -49,9 +49,9 @@ class ColumnLinear final : public StoredLinear {
 
  private:
   // Blocks of output channels.
-  uint64_t ScaleColumns() const { return CeilDiv(n_, scheme_.scale_rows); }
+  uint64_t ScaleColumns() const { return CeilDiv(n_, scheme_->scale_rows); }
   uint64_t ScaleIndex(uint64_t n, uint64_t g) const {
-    return (parts_.expert * groups() + g) * ScaleColumns() + n / scheme_.scale_rows;
+    return (parts_.expert * groups() + g) * ScaleColumns() + n / scheme_->scale_rows;
   }
 
   RowTensors parts_;
@@ -62,7 +62,7 @@ ColumnLinear::ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts)
     : StoredLinear(checkpoint),
       parts_(static_cast<const RowTensors&>(parts)),
       codes_per_byte_(IsNibble(parts.scheme.code) ? 2 : 1) {
-  module_ = parts.module;
+  module_.BorrowFrom(parts.codes->name, parts.module);
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
@@ -72,10 +72,10 @@ ColumnLinear::ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts)
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.experts);
   if (parts.global_scale) AddSource(*parts.global_scale_tensor, parts.experts);
-  global_scale_ = parts.global_scale;
-  input_global_scale_ = parts.input_global_scale;
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
-  stacked_bias_ = parts.BiasRow();
+  SetRare({.global_scale = parts.global_scale,
+           .input_global_scale = parts.input_global_scale,
+           .stacked_bias = parts.BiasRow()});
 }
 
 Status ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
@@ -91,20 +91,20 @@ Status ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out
        .runs = runs},
       stored));
   TransposeUnits(1)(stored.data(), range.rows, runs, range.rows, out.data(), runs);
-  if (scheme_.code != CodeType::kF8E4M3) return {};
+  if (scheme_->code != CodeType::kF8E4M3) return {};
   return CheckFp8Codes(checkpoint(), *parts_.codes, range, out);
 }
 
 Status ColumnLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok() || rows == 0) return status;
-  const uint64_t first = n0 / scheme_.scale_rows;
-  Scratch<float> run((n0 + rows - 1) / scheme_.scale_rows + 1 - first);
+  const uint64_t first = n0 / scheme_->scale_rows;
+  Scratch<float> run((n0 + rows - 1) / scheme_->scale_rows + 1 - first);
   for (uint64_t g = 0; g < groups(); ++g) {
     PREPACK_TRY(
         ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, g), run));
     for (uint64_t row = 0; row < rows; ++row) {
-      const float scale = run[(n0 + row) / scheme_.scale_rows - first];
+      const float scale = run[(n0 + row) / scheme_->scale_rows - first];
       out[row * groups() + g] = parts_.global_scale ? parts_.global_scale->Apply(scale) : scale;
     }
   }
@@ -113,7 +113,7 @@ Status ColumnLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out
 
 Status ColumnLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   PREPACK_TRY(CheckRows(n0, rows, out.size()));
-  std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+  std::ranges::fill(out, ZeroOfSymmetric(scheme()));
   return {};
 }
 

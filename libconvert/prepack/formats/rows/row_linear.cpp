@@ -56,7 +56,7 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
     : StoredLinear(checkpoint),
       parts_(static_cast<const RowTensors&>(parts)),
       row_bytes_(RowBytes(parts)) {
-  module_ = parts.module;
+  module_.BorrowFrom(parts.codes->name, parts.module);
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
@@ -66,16 +66,16 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
           return ReadKOrder(checkpoint, *g_idx, k, group_size, GroupDialect::kCompressedTensors);
         });
   }
-  input_ = parts.input;
-  stacked_bias_ = parts.BiasRow();
+  SetRare({.input = parts.input,
+           .global_scale = parts.global_scale,
+           .input_global_scale = parts.input_global_scale,
+           .stacked_bias = parts.BiasRow()});
   stored_scale_dtype_ =
       parts.global_scale ? DType::kF32 : ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.scale_sharers == 0 ? parts.experts : parts.scale_sharers);
   if (parts.zero_point != nullptr) AddSource(*parts.zero_point, parts.experts);
   if (parts.global_scale) AddSource(*parts.global_scale_tensor, parts.experts);
-  global_scale_ = parts.global_scale;
-  input_global_scale_ = parts.input_global_scale;
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
 }
 
@@ -92,17 +92,17 @@ std::unique_ptr<QuantizedLinear> RowLinear::InModelOrder() const {
 
 uint64_t RowLinear::ScaleIndex(uint64_t n, uint64_t group) const {
   const uint64_t first = parts_.first_scale.value_or(parts_.expert * ScaleCount());
-  if (scheme_.granularity == Granularity::kTensor) return first;
-  return first + n / scheme_.scale_rows * groups() + group;
+  if (scheme_->granularity == Granularity::kTensor) return first;
+  return first + n / scheme_->scale_rows * groups() + group;
 }
 
 uint64_t RowLinear::ScaleCount() const {
-  if (scheme_.granularity == Granularity::kTensor) return 1;
-  return CeilDiv(n_, scheme_.scale_rows) * groups();
+  if (scheme_->granularity == Granularity::kTensor) return 1;
+  return CeilDiv(n_, scheme_->scale_rows) * groups();
 }
 
 Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
-  if (scheme_.scale_rows == 1) {
+  if (scheme_->scale_rows == 1) {
     PREPACK_TRY(
         ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, 0), out));
     if (!parts_.global_scale) return {};
@@ -125,7 +125,7 @@ Status RowLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) c
   if (!status.ok() || rows == 0) return status;
   status = ReadStoredScales(n0, rows, out);
   if (status.ok()) status = CheckScales(*parts_.scale, n0, rows, out);
-  if (status.ok() && scheme_.symmetric && parts_.zero_point != nullptr) {
+  if (status.ok() && scheme_->symmetric && parts_.zero_point != nullptr) {
     Scratch<uint8_t> zero_points(out.size());
     return ReadZeroPoints(n0, rows, zero_points);
   }
@@ -136,8 +136,8 @@ Status RowLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> 
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok() || rows == 0) return status;
   // A stored zero is the signed number 0, which is this in the domain of unsigned codes.
-  const uint8_t zero =
-      scheme_.symmetric ? ZeroOfSymmetric(scheme_) : static_cast<uint8_t>(1U << (scheme_.bits - 1));
+  const uint8_t zero = scheme_->symmetric ? ZeroOfSymmetric(scheme())
+                                          : static_cast<uint8_t>(1U << (scheme_->bits - 1));
   switch (parts_.zero_points) {
     case RowZeroPoints::kNone:
       std::fill(out.begin(), out.end(), zero);
@@ -149,9 +149,9 @@ Status RowLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> 
       status = ReadUnpackedZeroPoints(n0, rows, out);
       break;
   }
-  if (!status.ok() || !scheme_.symmetric) return status;
+  if (!status.ok() || !scheme_->symmetric) return status;
   // Read in the unsigned domain, in which zero is 2^(b-1) even where codes are signed.
-  const auto middle = static_cast<uint8_t>(1U << (scheme_.bits - 1));
+  const auto middle = static_cast<uint8_t>(1U << (scheme_->bits - 1));
   const auto odd = std::ranges::find_if(out, [&](uint8_t z) { return z != middle; });
   if (odd == out.end()) {
     std::fill(out.begin(), out.end(), zero);
@@ -170,18 +170,18 @@ Status RowLinear::ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
   // All words of the rows that [n0, n0 + rows) may lie in: a dense field can cross two of them.
   const RowCodes stored = parts_.stored;
   const uint64_t word_row_bytes = parts_.zero_point_columns * 4;
-  const uint64_t all_rows = RowWords(stored, scheme_.bits, n_);
-  const uint64_t unit = stored == RowCodes::kDense ? kWordBits : kWordBits / scheme_.bits;
+  const uint64_t all_rows = RowWords(stored, scheme_->bits, n_);
+  const uint64_t unit = stored == RowCodes::kDense ? kWordBits : kWordBits / scheme_->bits;
   const uint64_t first_code = n0 / unit * unit;
-  const uint64_t first = RowWords(stored, scheme_.bits, first_code);
-  const uint64_t last = std::min(all_rows, RowWords(stored, scheme_.bits, n0 + rows));
+  const uint64_t first = RowWords(stored, scheme_->bits, first_code);
+  const uint64_t last = std::min(all_rows, RowWords(stored, scheme_->bits, n0 + rows));
   Scratch<std::byte> words((last - first) * word_row_bytes);
   PREPACK_TRY(checkpoint().Read(*parts_.zero_point,
                                 (parts_.expert * all_rows + first) * word_row_bytes, words));
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t g = 0; g < groups(); ++g) {
-      out[row * groups() + g] = static_cast<uint8_t>(
-          Field(stored, scheme_.bits, words.data() + g * 4, word_row_bytes, n0 + row - first_code));
+      out[row * groups() + g] = static_cast<uint8_t>(Field(
+          stored, scheme_->bits, words.data() + g * 4, word_row_bytes, n0 + row - first_code));
     }
   }
   return {};
@@ -193,13 +193,13 @@ Status RowLinear::ReadUnpackedZeroPoints(uint64_t n0, uint64_t rows, std::span<u
   Status status =
       checkpoint().Read(*parts_.zero_point, first, std::as_writable_bytes(std::span(stored)));
   if (!status.ok()) return status;
-  const int half = 1 << (scheme_.bits - 1);
+  const int half = 1 << (scheme_->bits - 1);
   for (uint64_t i = 0; i < out.size(); ++i) {
     const uint64_t n = n0 + i / groups();
     const int value = SignedByte(stored[ScaleIndex(n, i % groups()) - first]);
     if (value < -half || value >= half) {
       return Malformed(checkpoint().Where(*parts_.zero_point),
-                       fmt::format("a zero point is outside {} bits", scheme_.bits))
+                       fmt::format("a zero point is outside {} bits", scheme_->bits))
           .Found(fmt::format("{} at [{}, {}]", value, n, i % groups()))
           .Expected(fmt::format("{} to {}", -half, half - 1))
           .Id(FindingId("zero-point-outside-bits"));
@@ -237,7 +237,7 @@ bool HasPadding(RowCodes stored, uint32_t bits, uint64_t count) {
 
 Result<uint64_t> RowLinear::CountStrayBits() const {
   uint64_t stray = 0;
-  const uint32_t bits = scheme_.bits;
+  const uint32_t bits = scheme_->bits;
   const RowCodes stored = parts_.stored;
   if (stored == RowCodes::kBytes || stored == RowCodes::kNibbles) return stray;
   if (HasPadding(stored, bits, k_)) {
@@ -296,7 +296,7 @@ StoredBits RowLinear::WhereCode(uint64_t n, uint64_t k) const {
   if (parts_.stored == RowCodes::kNibbles) {
     return {{.tensor = parts_.codes->name, .bit = (row * k_ + k) * 4, .bits = 4}};
   }
-  return WhereField(*parts_.codes, parts_.stored, scheme_.bits, k, row * (row_bytes_ / 4), 1);
+  return WhereField(*parts_.codes, parts_.stored, scheme_->bits, k, row * (row_bytes_ / 4), 1);
 }
 
 StoredBits RowLinear::WhereScale(uint64_t n, uint64_t g) const {
@@ -310,9 +310,9 @@ StoredBits RowLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
     case RowZeroPoints::kUnpacked:
       return WhereElement(*parts_.zero_point, ScaleIndex(n, g));
     case RowZeroPoints::kPacked: {
-      const uint64_t rows = RowWords(parts_.stored, scheme_.bits, n_);
+      const uint64_t rows = RowWords(parts_.stored, scheme_->bits, n_);
       const uint64_t columns = parts_.zero_point_columns;
-      return WhereField(*parts_.zero_point, parts_.stored, scheme_.bits, n,
+      return WhereField(*parts_.zero_point, parts_.stored, scheme_->bits, n,
                         parts_.expert * rows * columns + g, columns);
     }
   }

@@ -38,19 +38,19 @@ uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count);
 // Where the numbers of a module are. Each tensor may hold the matrices of several experts, one
 // after the other.
 struct RowTensors {
-  uint64_t expert = 0;  // the matrix that is meant
-  RowCodes stored = RowCodes::kBytes;
-  RowZeroPoints zero_points = RowZeroPoints::kNone;
   const StoredTensor* codes = nullptr;
   const StoredTensor* scale = nullptr;  // see Granularity
-  ScaleForm scale_form = ScaleForm::kFactor;
-  std::optional<GlobalScale> global_scale;  // where the scales are quantized, too
   const StoredTensor* global_scale_tensor = nullptr;
+  const StoredTensor* zero_point = nullptr;  // nullptr for kNone
+  uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
+  uint64_t expert = 0;              // the matrix that is meant
   // The first scale of this matrix, where the scales of more matrices lie in one tensor than codes
   // do; else it follows from `expert`.
   std::optional<uint64_t> first_scale;
-  const StoredTensor* zero_point = nullptr;  // nullptr for kNone
-  uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
+  std::optional<GlobalScale> global_scale;  // where the scales are quantized, too
+  RowCodes stored = RowCodes::kBytes;
+  RowZeroPoints zero_points = RowZeroPoints::kNone;
+  ScaleForm scale_form = ScaleForm::kFactor;
 };
 
 // A module whose tensors have been checked: dtypes, and shapes against n, k and scheme.
@@ -69,10 +69,9 @@ struct RowModule : RowTensors {
   std::vector<const StoredTensor*> side_tensors;
 
   // That of the expert that is meant.
-  std::shared_ptr<const StackedBias> BiasRow() const {
-    if (stacked_bias == nullptr) return nullptr;
-    return std::make_shared<const StackedBias>(
-        StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts, .channels = n});
+  std::optional<StackedBias> BiasRow() const {
+    if (stacked_bias == nullptr) return std::nullopt;
+    return StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts, .channels = n};
   }
 };
 
@@ -111,13 +110,13 @@ class RowLinear final : public StoredLinear {
     return (parts_.expert * n_ + range.n0) * k_ + range.k0;
   }
   // What makes stored signed bytes unsigned codes, and the largest one.
-  uint8_t CodeOffset() const { return static_cast<uint8_t>(1U << (scheme_.bits - 1)); }
-  uint8_t MaxCode() const { return static_cast<uint8_t>((1U << scheme_.bits) - 1); }
+  uint8_t CodeOffset() const { return static_cast<uint8_t>(1U << (scheme_->bits - 1)); }
+  uint8_t MaxCode() const { return static_cast<uint8_t>((1U << scheme_->bits) - 1); }
   Status ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOddBits(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
   // Do packed codes lie as a panel holds them?
-  bool WholeBits() const { return scheme_.bits == 4 || scheme_.bits == 8; }
+  bool WholeBits() const { return scheme_->bits == 4 || scheme_->bits == 8; }
   void Reorder(const std::byte* natural, size_t stride, uint64_t rows,
                std::span<const uint32_t> order, std::byte* out) const;
   Status OutsideBits(const PanelRange& range, std::span<const std::byte> stored) const;

@@ -110,12 +110,12 @@ bool IsGptOss(const Json& config) {
 
 }  // namespace
 
-std::optional<SecondPiece> SecondDecoder::FindInStack(const std::string& module, uint64_t n) const {
+std::optional<SecondPiece> SecondDecoder::FindInStack(std::string_view module, uint64_t n) const {
   constexpr std::string_view kExperts = ".experts.";
   const size_t at = module.rfind(kExperts);
-  if (at == std::string::npos) return std::nullopt;
-  const std::string experts = module.substr(0, at + kExperts.size());
-  const std::string rest = module.substr(experts.size());
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string experts(module.substr(0, at + kExperts.size()));
+  const std::string rest(module.substr(experts.size()));
   const size_t dot = rest.find('.');
   if (dot == std::string::npos || source_->Find(experts + rest.substr(0, dot)) != nullptr) {
     return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<SecondPiece> SecondDecoder::FindInStack(const std::string& module,
   const bool is_half = is_gate || projection == "up_proj";
   const std::string stack = experts + (is_half ? "gate_up_proj" : projection);
   const bool stacked = HasTensorsBelow(*source_, stack) || HasSecondGgufStack(*source_, stack);
-  if (HasTensorsBelow(*source_, module + ".") || !stacked) return std::nullopt;
+  if (HasTensorsBelow(*source_, std::string(module) + ".") || !stacked) return std::nullopt;
   SecondPiece piece{.module = stack + "." + number, .first = 0, .step = 1};
   if (!is_half) return piece;
   const bool alternate = IsGptOss(source_->config());

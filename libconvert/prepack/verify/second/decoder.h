@@ -86,7 +86,7 @@ class SecondDecoder {
   // Where a projection of an expert, EXPERTS.7.up_proj with n output channels, is stored, if that
   // is in a stack: EXPERTS.gate_up_proj.7, of which it is the second half, or in gpt-oss every
   // other channel. nullopt: it is stored by itself.
-  std::optional<SecondPiece> FindInStack(const std::string& module, uint64_t n) const;
+  std::optional<SecondPiece> FindInStack(std::string_view module, uint64_t n) const;
   // Does the source give the module a bias?
   bool HasBias(const std::string& module) const;
   // The bias of the module, one number per output channel.

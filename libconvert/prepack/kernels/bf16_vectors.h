@@ -8,30 +8,24 @@
 namespace prepack::PREPACK_LEVEL {
 namespace {
 
-[[gnu::always_inline]] inline uint32_t BitsOf(float value) {
-  uint32_t bits = 0;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
+using enum Bf16Rounding;
 
-[[gnu::always_inline]] inline float FloatOf(uint32_t bits) {
-  float value = 0;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
+[[gnu::always_inline]] inline uint32_t BitsOf(float value) {
+  return __builtin_bit_cast(uint32_t, value);
 }
 
 [[gnu::always_inline]] inline float ToBF16(float value, Bf16Rounding rounding) {
-  if (rounding == Bf16Rounding::kNone) return value;
+  if (rounding == kNone) return value;
   uint32_t bits = BitsOf(value);
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
   if (magnitude > 0x7F800000U) {
     bits |= 0x400000U;
-  } else if (rounding == Bf16Rounding::kByInstruction && magnitude < 0x00800000U) {
+  } else if (rounding == kByInstruction && magnitude < 0x00800000U) {
     bits &= 0x80000000U;
   } else {
     bits += 0x7FFFU + (bits >> 16 & 1U);
   }
-  return FloatOf(bits & 0xFFFF0000U);
+  return __builtin_bit_cast(float, bits & 0xFFFF0000U);
 }
 
 #ifndef PREPACK_SCALAR
@@ -50,19 +44,27 @@ namespace {
 
 template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline Vector ToBF16(Vector bits) {
-  if constexpr (kRounding == Bf16Rounding::kNone) return bits;
+  if constexpr (kRounding == kNone) return bits;
   Vector rounded = RoundedUp(bits);
-  if constexpr (kRounding == Bf16Rounding::kNearestOfFinite) {
+  if constexpr (kRounding == kNearestOfFinite) {
     return And(rounded, Numbers32(0xFFFF0000));
   }
   const Vector magnitude = And(bits, Numbers32(0x7FFFFFFF));
-  if constexpr (kRounding == Bf16Rounding::kByInstruction) {
+  if constexpr (kRounding == kByInstruction) {
     const Vector small = AllOnesIfLess(magnitude, Numbers32(0x00800000));
-    rounded = Or(AndNot(small, rounded), And(bits, Numbers32(0x80000000)));
+    rounded = Select(small, And(bits, Numbers32(0x80000000)), rounded);
   }
   const Vector nan = AllOnesIfLess(Numbers32(0x7F800000), magnitude);
-  rounded = Or(AndNot(nan, rounded), And(nan, Or(bits, Numbers32(0x400000))));
+  rounded = Select(nan, Or(bits, Numbers32(0x400000)), rounded);
   return And(rounded, Numbers32(0xFFFF0000));
+}
+
+// As f32, whose upper halves are the products; the lower ones may be anything.
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline Vector RoundedProduct(Floats numbers, Floats scale) {
+  const Vector bits = BitsOf(MultiplyFloats(numbers, scale));
+  if constexpr (kRounding == kNearestOfFinite) return RoundedUp(bits);
+  return ToBF16<kRounding>(bits);
 }
 
 // A scale is ordinary if its products with whole numbers of up to 512 are zero or finite and
@@ -89,6 +91,17 @@ inline bool AreOrdinary(const NibbleScales& scales) {
     strange = Or(strange, Xor(zero, BitsOf(ToFloats(whole))));
   }
   return IsZero(strange);
+}
+
+// How products of these scales are rounded as by instruction with the least work.
+inline Bf16Rounding RoundingOf(const NibbleScales& scales) {
+  return AreOrdinary(scales) ? kNearestOfFinite : kByInstruction;
+}
+
+// Calls work.operator()<rounding>(), which is one of `kOffered`.
+template <Bf16Rounding... kOffered, typename Work>
+[[gnu::always_inline]] inline void WithRounding(Bf16Rounding rounding, const Work& work) {
+  ((rounding == kOffered ? work.template operator()<kOffered>() : void()), ...);
 }
 
 #endif

@@ -63,7 +63,7 @@ namespace {
 
 uint32_t DigestOfNibble(const NibbleScales& scales, size_t i, uint32_t code, int16_t factor) {
   const float value = (static_cast<float>(code ^ scales.flip) - scales.zeros[i]) * scales.scales[i];
-  return DigestOfBF16(ToBF16(value, Bf16Rounding::kByInstruction), factor);
+  return DigestOfBF16(ToBF16(value, kByInstruction), factor);
 }
 
 }  // namespace
@@ -100,22 +100,131 @@ void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t
 
 #else
 
-#ifndef PREPACK_AVX512  // which has nothing faster
+namespace {
 
-uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scales, size_t groups,
-                           Bf16Rounding rounding, const int16_t* factors) {
-  if (AreOrdinary(scales, groups)) rounding = Bf16Rounding::kNearestOfFinite;
-  if (rounding == Bf16Rounding::kNearestOfFinite) {
-    return DigestSmall<Bf16Rounding::kNearestOfFinite>(steps, count, scales, groups, factors);
+constexpr size_t kHalfVector = kVectorBytes / 2;
+
+// Weights come from memory for the first time here, or again after megabytes of others: how far
+// ahead they are asked for.
+constexpr size_t kAhead = 2048;
+constexpr size_t kAheadOfRows = 128;  // rows, where few bytes of each are read
+
+}  // namespace
+
+void SplitSmallFields(const uint8_t* bytes, size_t count, uint32_t bits, int32_t offset,
+                      int8_t* out) {
+  const Vector less = Bytes(offset);
+  size_t i = 0;
+  for (; bits == 4 && i + kHalfVector <= count; i += kHalfVector, out += kVectorBytes) {
+    PrefetchRows(bytes + i + kAhead, 0, 1, kHalfVector);
+    Store(out, Sub8(SplitNibbles(bytes + i), less));
   }
-  return rounding == Bf16Rounding::kByInstruction
-             ? DigestSmall<Bf16Rounding::kByInstruction>(steps, count, scales, groups, factors)
-             : DigestSmall<Bf16Rounding::kNearest>(steps, count, scales, groups, factors);
+  for (; bits == 8 && i + kVectorBytes <= count; i += kVectorBytes, out += kVectorBytes) {
+    PrefetchRows(bytes + i + kAhead, 0, 1, kVectorBytes);
+    Store(out, Sub8(Load(bytes + i), less));
+  }
+  if (i < count) Below().split_small_fields(bytes + i, count - i, bits, offset, out);
 }
 
-#endif
+uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* factors) {
+  Vector first = Numbers32(0);
+  Vector second = Numbers32(0);
+  size_t i = 0;
+  for (; i + kVectorBytes <= count; i += kVectorBytes) {
+    const size_t next = i + kHalfVector;
+    first = Add32(first, MultiplyPairs(WidenSigned(steps + i), Load(factors + i)));
+    second = Add32(second, MultiplyPairs(WidenSigned(steps + next), Load(factors + next)));
+  }
+  const auto digest = static_cast<uint32_t>(Total(Add32(first, second)));
+  return digest + Below().digest_small_steps(steps + i, count - i, factors + i);
+}
+
+void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t* factors,
+                 uint32_t* digests) {
+  constexpr size_t kParts = 4 * kStripChannels / kHalfVector;
+  Vector sums[kParts];  // two of each output channel
+  for (Vector& sum : sums) sum = Numbers32(0);
+  for (size_t j = 0; j < count; ++j, quads += stride) {
+    PrefetchRows(quads + kAhead, 0, 1, 4 * kStripChannels);
+    const Vector own = RepeatWord(factors + 4 * j);
+    for (size_t i = 0; i < kParts; ++i) {
+      sums[i] = Add32(sums[i], MultiplyPairs(WidenSigned(quads + i * kHalfVector), own));
+    }
+  }
+#pragma GCC unroll 2
+  for (size_t i = 0; i < kParts; i += 2, digests += kVectorFloats) {
+    Store(digests, Add32(Load(digests), AddNeighbours(sums[i], sums[i + 1])));
+  }
+}
 
 namespace {
+
+// What DigestStrip takes: blocks of so many input channels, whose codes for one pair of output
+// channels a register holds, a byte each; and how many blocks at most are digested with the same
+// tables in the registers.
+constexpr size_t kBlockCodes = kVectorBytes;
+constexpr size_t kMostBlocks = 128 / kBlockCodes;
+
+// A register for each two output channels, of which the first has the low nibbles.
+struct StripCodes {
+  Vector pairs[kStripChannels / 2];
+};
+
+[[gnu::always_inline]] inline void TransposeCodes(const uint8_t* codes, size_t stride,
+                                                  StripCodes& strip) {
+  if (stride == sizeof(uint64_t)) {
+    PrefetchRows(codes + kAhead, 0, 1, kBlockCodes * sizeof(uint64_t));
+  } else {
+    PrefetchRows(codes + kAheadOfRows * stride, stride, kBlockCodes, 1);
+  }
+  for (size_t j = 0; j < kStripChannels / 2; ++j) strip.pairs[j] = LoadCodes(codes, stride, j);
+  // From [j | input channel % 2, pair] to [pair | j, input channel % 2].
+  for (int bit = 0; bit < 4; ++bit) RotateIndex<1>(strip.pairs);
+}
+
+// Adds to each digest the sum of the numbers of its register: those of the upper halves of weights.
+[[gnu::always_inline]] inline void AddDigests(const Vector (&sums)[kStripChannels],
+                                              uint32_t* digests) {
+  static_assert(kStripChannels == 16);
+  Vector fours[4];  // of four registers each: every lane has a part of their sums
+  for (size_t i = 0; i < 4; ++i) {
+    const Vector* from = sums + 4 * i;
+    const Vector first = Add32(UnpackLow<4>(from[0], from[1]), UnpackHigh<4>(from[0], from[1]));
+    const Vector second = Add32(UnpackLow<4>(from[2], from[3]), UnpackHigh<4>(from[2], from[3]));
+    fours[i] = Add32(UnpackLow<8>(first, second), UnpackHigh<8>(first, second));
+  }
+  for (size_t i = 0; i < 4; i += kLanes, digests += kVectorFloats) {
+    Vector totals = AddLanePairs(fours[i], fours[i + 1]);
+    if constexpr (kLanes == 4) totals = AddLanePairs(totals, AddLanePairs(fours[2], fours[3]));
+    Store(digests, Add32(Load(digests), ShiftLeft32<16>(totals)));
+  }
+}
+
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline void DigestStrip(const uint8_t* codes, size_t stride, size_t blocks,
+                                               const NibbleScales& scales, const int16_t* factors,
+                                               uint32_t* digests) {
+  StripCodes strips[kMostBlocks];
+  CodeFactors own[kMostBlocks];
+  for (size_t block = 0; block < blocks; ++block) {
+    TransposeCodes(codes + block * kBlockCodes * stride, stride, strips[block]);
+    own[block] = LoadFactors(factors + block * kBlockCodes);
+  }
+  Vector sums[kStripChannels];
+  for (size_t i = 0; i < kStripChannels; i += 2) {
+    const WeightTable even = NibbleTable<kRounding>(scales.flip, scales.zeros[i], scales.scales[i]);
+    const WeightTable odd =
+        NibbleTable<kRounding>(scales.flip, scales.zeros[i + 1], scales.scales[i + 1]);
+    sums[i] = Numbers32(0);
+    sums[i + 1] = Numbers32(0);
+    for (size_t block = 0; block < blocks; ++block) {
+      const Vector pair = strips[block].pairs[i / 2];
+      sums[i] = AddCodes(sums[i], LowCodes(pair), even, own[block]);
+      sums[i + 1] = AddCodes(sums[i + 1], LowCodes(ShiftRight<4>(pair)), odd, own[block]);
+    }
+  }
+  AddDigests(sums, digests);
+}
 
 template <Bf16Rounding kRounding>
 void DigestColumns(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
@@ -134,27 +243,10 @@ void DigestColumns(const uint8_t* codes, size_t stride, size_t count, const Nibb
 
 void DigestNibbles(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
                    const int16_t* factors, uint32_t* digests) {
-  if (AreOrdinary(scales)) {
-    DigestColumns<Bf16Rounding::kNearestOfFinite>(codes, stride, count, scales, factors, digests);
-  } else {
-    DigestColumns<Bf16Rounding::kByInstruction>(codes, stride, count, scales, factors, digests);
-  }
+  WithRounding<kByInstruction, kNearestOfFinite>(RoundingOf(scales), [&]<Bf16Rounding kRounding>() {
+    DigestColumns<kRounding>(codes, stride, count, scales, factors, digests);
+  });
 }
-
-#ifndef PREPACK_AVX512
-
-void DigestNibbleLines(const uint8_t* codes, size_t stride, size_t count,
-                       const NibbleScales& scales, const int16_t* factors, uint32_t* digests) {
-  const size_t done = AreOrdinary(scales) ? DigestLines<Bf16Rounding::kNearestOfFinite>(
-                                                codes, stride, count, scales, factors, digests)
-                                          : DigestLines<Bf16Rounding::kByInstruction>(
-                                                codes, stride, count, scales, factors, digests);
-  if (done == count) return;
-  Below().digest_nibble_lines(codes + 4 * done, stride, count - done, scales, factors + 8 * done,
-                              digests);
-}
-
-#endif
 
 #endif
 

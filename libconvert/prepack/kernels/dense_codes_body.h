@@ -23,8 +23,9 @@ uint64_t Spread8(uint64_t fields) {
   return (fields & kOne) | ((fields >> kBits) & kOne) << kTo;
 }
 
-template <unsigned kBits, unsigned kTo>
-void Unpack(const uint8_t* stream, size_t count, uint8_t* out) {
+template <uint32_t kBits>
+void UnpackDense(const uint8_t* stream, size_t count, uint8_t* out) {
+  constexpr unsigned kTo = kBits < 4 ? 4 : 8;
   size_t left = (count * kBits + 7) / 8;
   // Eight bytes are loaded although kBits of them count: the masks drop the others.
   for (; left >= 8 && count >= 8; count -= 8, left -= kBits) {
@@ -47,23 +48,6 @@ void Unpack(const uint8_t* stream, size_t count, uint8_t* out) {
 }
 
 }  // namespace
-
-void UnpackCodes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* out) {
-  switch (bits) {
-    case 1:
-      return Unpack<1, 4>(stream, count, out);
-    case 2:
-      return Unpack<2, 4>(stream, count, out);
-    case 3:
-      return Unpack<3, 4>(stream, count, out);
-    case 5:
-      return Unpack<5, 8>(stream, count, out);
-    case 6:
-      return Unpack<6, 8>(stream, count, out);
-    default:
-      return Unpack<7, 8>(stream, count, out);
-  }
-}
 
 void JoinWords(uint32_t used, const uint8_t* words, size_t count, uint8_t* stream) {
   const uint64_t mask = (uint64_t{1} << used) - 1;
@@ -244,23 +228,6 @@ void UnpackDense(const uint8_t* stream, size_t count, uint8_t* out) {
 
 }  // namespace
 
-void UnpackCodes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* out) {
-  switch (bits) {
-    case 1:
-      return UnpackDense<1>(stream, count, out);
-    case 2:
-      return UnpackDense<2>(stream, count, out);
-    case 3:
-      return UnpackDense<3>(stream, count, out);
-    case 5:
-      return UnpackDense<5>(stream, count, out);
-    case 6:
-      return UnpackDense<6>(stream, count, out);
-    default:
-      return UnpackDense<7>(stream, count, out);
-  }
-}
-
 #endif
 
 #ifndef PREPACK_VBMI
@@ -289,8 +256,9 @@ template <int kUsed>
   constexpr size_t kWords = 4 * kLanes;
   constexpr size_t kLaneOut = 4 * kUsed / 8;
   constexpr int64_t kLow = (int64_t{1} << kUsed) - 1;
-  const Vector low = Numbers64(kLow);
-  const Vector high = Numbers64(kLow << kUsed);
+  constexpr int64_t kHigh = kLow << kUsed;
+  const Vector low = RepeatWord(&kLow);
+  const Vector high = RepeatWord(&kHigh);
   size_t i = 0;
   // A last lane writes a byte or two too much, so a word has to come behind it.
   for (; i + kWords < count; i += kWords) {
@@ -312,6 +280,28 @@ void JoinWords(uint32_t used, const uint8_t* words, size_t count, uint8_t* strea
 }
 
 #endif
+
+#endif
+
+// AVX-512 without VBMI gains nothing over AVX2 here.
+#if defined(PREPACK_VBMI) || !defined(PREPACK_AVX512)
+
+void UnpackCodes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* out) {
+  switch (bits) {
+    case 1:
+      return UnpackDense<1>(stream, count, out);
+    case 2:
+      return UnpackDense<2>(stream, count, out);
+    case 3:
+      return UnpackDense<3>(stream, count, out);
+    case 5:
+      return UnpackDense<5>(stream, count, out);
+    case 6:
+      return UnpackDense<6>(stream, count, out);
+    default:
+      return UnpackDense<7>(stream, count, out);
+  }
+}
 
 #endif
 

@@ -290,8 +290,8 @@ static_assert(kMostPairCols / 2 * 0xFF <= 0xFFFF, "totals fit into 16 bits");
   for (size_t i = 0; i < kLanePairs; ++i) {
     const uint8_t* low = rows + i * row_bytes;
     const uint8_t* high = rows + (i + kLanePairs) * row_bytes;
-    Vector even = BlendLanes(low, high);
-    Vector odd = BlendLanes(low + kPairsApart * row_bytes, high + kPairsApart * row_bytes);
+    Vector even = LoadTwoLanes(low, high);
+    Vector odd = LoadTwoLanes(low + kPairsApart * row_bytes, high + kPairsApart * row_bytes);
     SwapNibbles(even, odd);
     tile.low[i] = UnpackLow<1>(even, odd);
     tile.high[i] = UnpackHigh<1>(even, odd);

@@ -12,7 +12,7 @@ namespace {
 float ScaledNibble(const NibbleScales& scales, size_t i, uint32_t code) {
   const float product =
       (static_cast<float>(code ^ scales.flip) - scales.zeros[i]) * scales.scales[i];
-  return ToBF16(product, scales.to_bf16 ? Bf16Rounding::kByInstruction : Bf16Rounding::kNone);
+  return ToBF16(product, scales.to_bf16 ? kByInstruction : kNone);
 }
 
 }  // namespace
@@ -63,45 +63,22 @@ struct NibbleRegisters {
   return {LoadFloats(scales.zeros + i), LoadFloats(scales.scales + i), Numbers32(scales.flip)};
 }
 
-// kRound: 0 not, 1 numbers that need no care, 2 any.
-template <int kRound>
+template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline void StoreScaled(Vector nibbles, const NibbleRegisters& scales,
                                                float* w) {
   const Floats codes = ToFloats(Xor(nibbles, scales.flip));
   const Floats product = MultiplyFloats(SubFloats(codes, scales.zero), scales.scale);
-  if constexpr (kRound == 0) {
-    StoreFloats(w, product);
-  } else {
-    const Vector bits = BitsOf(product);
-    Store(w, kRound == 1 ? And(RoundedUp(bits), Numbers32(0xFFFF0000))
-                         : ToBF16<Bf16Rounding::kByInstruction>(bits));
-  }
+  Store(w, ToBF16<kRounding>(BitsOf(product)));
 }
 
-// The nibbles of `words`, one or two of them, of which each is that of eight channels.
-[[gnu::always_inline]] inline Vector SplitWords(const uint8_t* words) {
-#ifdef PREPACK_AVX512
-  const __m512i both =
-      _mm512_castsi128_si512(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(words)));
-  const __m512i spread = _mm512_permutexvar_epi32(
-      _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0), both);
-  const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
-  return And(_mm512_srlv_epi32(spread, shifts), Numbers32(15));
-#else
-  uint32_t word = 0;
-  __builtin_memcpy(&word, words, sizeof word);
-  return SplitWord(word);
-#endif
-}
-
-template <int kRound>
+template <Bf16Rounding kRounding>
 void ScaleAll(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
               float* w) {
   for (size_t i = 0; i < kStripChannels; i += kVectorFloats) {
     const NibbleRegisters of_strip = LoadScales(scales, i);
     for (size_t j = 0; j < count; ++j) {
-      StoreScaled<kRound>(SplitWords(codes + j * stride + i / 2), of_strip,
-                          w + j * kStripChannels + i);
+      StoreScaled<kRounding>(SplitWords(codes + j * stride + i / 2), of_strip,
+                             w + j * kStripChannels + i);
     }
   }
 }
@@ -115,7 +92,7 @@ void ScaleAll(const uint8_t* codes, size_t stride, size_t count, const NibbleSca
   return Load(words);
 }
 
-template <int kRound>
+template <Bf16Rounding kRounding>
 void ScaleAllLines(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
                    float* w) {
   for (size_t i = 0; i < kStripChannels; i += kVectorFloats) {
@@ -124,7 +101,7 @@ void ScaleAllLines(const uint8_t* codes, size_t stride, size_t count, const Nibb
       Vector left = LoadWords(codes + i * stride + 4 * word, stride);
       float* to = w + 8 * word * kStripChannels + i;
       for (size_t j = 0; j < 8; ++j, to += kStripChannels) {
-        StoreScaled<kRound>(And(left, Numbers32(15)), of_strip, to);
+        StoreScaled<kRounding>(And(left, Numbers32(15)), of_strip, to);
         left = ShiftRight32<4>(left);
       }
     }
@@ -135,16 +112,18 @@ void ScaleAllLines(const uint8_t* codes, size_t stride, size_t count, const Nibb
 
 void ScaleNibbles(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
                   float* w) {
-  if (!scales.to_bf16) return ScaleAll<0>(codes, stride, count, scales, w);
-  if (AreOrdinary(scales)) return ScaleAll<1>(codes, stride, count, scales, w);
-  ScaleAll<2>(codes, stride, count, scales, w);
+  const Bf16Rounding rounding = scales.to_bf16 ? RoundingOf(scales) : kNone;
+  WithRounding<kNone, kByInstruction, kNearestOfFinite>(rounding, [&]<Bf16Rounding kRounding>() {
+    ScaleAll<kRounding>(codes, stride, count, scales, w);
+  });
 }
 
 void ScaleNibbleLines(const uint8_t* codes, size_t stride, size_t count, const NibbleScales& scales,
                       float* w) {
-  if (!scales.to_bf16) return ScaleAllLines<0>(codes, stride, count, scales, w);
-  if (AreOrdinary(scales)) return ScaleAllLines<1>(codes, stride, count, scales, w);
-  ScaleAllLines<2>(codes, stride, count, scales, w);
+  const Bf16Rounding rounding = scales.to_bf16 ? RoundingOf(scales) : kNone;
+  WithRounding<kNone, kByInstruction, kNearestOfFinite>(rounding, [&]<Bf16Rounding kRounding>() {
+    ScaleAllLines<kRounding>(codes, stride, count, scales, w);
+  });
 }
 
 #ifndef PREPACK_AVX512

@@ -34,6 +34,9 @@ constexpr size_t kVectorFloats = kVectorBytes / sizeof(float);
 }
 
 // One instruction each, of x86 and of NEON. Numbers are of as many bits as the name says, and wrap.
+PREPACK_BITWISE(And, and, vandq_u8)
+PREPACK_BITWISE(Or, or, vorrq_u8)
+PREPACK_BITWISE(Xor, xor, veorq_u8)
 PREPACK_BINARY(Vector, Add8, add_epi8, vaddq_u8)
 PREPACK_BINARY(Vector, Add16, add_epi16, vaddq_u16)
 PREPACK_BINARY(Vector, Add32, add_epi32, vaddq_u32)
@@ -50,27 +53,24 @@ PREPACK_BINARY(Vector, MultiplyPairs, madd_epi16, MultiplyLanePairs)
 // for a zero.
 PREPACK_BINARY(Vector, ShuffleBytes, shuffle_epi8, vqtbl1q_u8)
 // Interleaves units of 1, 2, 4 or 8 bytes of the low, or high, halves of the lanes.
-PREPACK_BINARY(Vector, UnpackLow1, unpacklo_epi8, vzip1q_u8)
-PREPACK_BINARY(Vector, UnpackLow2, unpacklo_epi16, vzip1q_u16)
-PREPACK_BINARY(Vector, UnpackLow4, unpacklo_epi32, vzip1q_u32)
-PREPACK_BINARY(Vector, UnpackLow8, unpacklo_epi64, vzip1q_u64)
-PREPACK_BINARY(Vector, UnpackHigh1, unpackhi_epi8, vzip2q_u8)
-PREPACK_BINARY(Vector, UnpackHigh2, unpackhi_epi16, vzip2q_u16)
-PREPACK_BINARY(Vector, UnpackHigh4, unpackhi_epi32, vzip2q_u32)
-PREPACK_BINARY(Vector, UnpackHigh8, unpackhi_epi64, vzip2q_u64)
+PREPACK_OF_UNITS(UnpackLow, unpacklo, vzip1q)
+PREPACK_OF_UNITS(UnpackHigh, unpackhi, vzip2q)
 
 PREPACK_SHIFT(ShiftLeft, slli_epi16, vshlq_n_u16)  // of each 16 bits
 PREPACK_SHIFT(ShiftRight, srli_epi16, vshrq_n_u16)
 PREPACK_SHIFT(ShiftRightSigned16, srai_epi16, vshrq_n_s16)
+PREPACK_SHIFT(ShiftLeft32, slli_epi32, vshlq_n_u32)
 PREPACK_SHIFT(ShiftRight32, srli_epi32, vshrq_n_u32)
 PREPACK_SHIFT(ShiftLeft64, slli_epi64, vshlq_n_u64)
 PREPACK_SHIFT(ShiftRight64, srli_epi64, vshrq_n_u64)
 
 // The same number everywhere.
-PREPACK_REPEAT(Bytes, int, set1_epi8, char, vdupq_n_u8)
-PREPACK_REPEAT(Numbers, int, set1_epi16, int16_t, vdupq_n_u16)
-PREPACK_REPEAT(Numbers32, uint32_t, set1_epi32, int32_t, vdupq_n_u32)
+PREPACK_REPEAT(Vector, Bytes, int, int8_t, set1_epi8, vdupq_n_s8)
+PREPACK_REPEAT(Vector, Numbers, int, int16_t, set1_epi16, vdupq_n_s16)
+PREPACK_REPEAT(Vector, Numbers32, uint32_t, int32_t, set1_epi32, vdupq_n_s32)
+PREPACK_REPEAT(Floats, RepeatFloat, float, float, set1_ps, vdupq_n_f32)
 
+PREPACK_MEMORY(Floats, LoadFloats, StoreFloats, float, ps, f32)
 PREPACK_BINARY(Floats, AddFloats, add_ps, vaddq_f32)
 PREPACK_BINARY(Floats, SubFloats, sub_ps, vsubq_f32)
 PREPACK_BINARY(Floats, MultiplyFloats, mul_ps, vmulq_f32)
@@ -78,28 +78,13 @@ PREPACK_UNARY(Floats, Vector, ToFloats, cvtepi32_ps, vcvtq_f32_s32)
 // Rounded towards zero. What 32 bits cannot hold becomes anything.
 PREPACK_UNARY(Vector, Floats, ToNumbers, cvttps_epi32, vcvtq_s32_f32)
 #ifndef PREPACK_AVX512
+PREPACK_MEMORY(Doubles, LoadDoubles, StoreDoubles, double, pd, f64)
 PREPACK_BINARY(Doubles, AddDoubles, add_pd, vaddq_f64)
 PREPACK_BINARY(Doubles, SubDoubles, sub_pd, vsubq_f64)
 PREPACK_BINARY(Doubles, MultiplyDoubles, mul_pd, vmulq_f64)
 // The greater number, which is the second where the first is NaN.
 PREPACK_BINARY(Doubles, Greater, max_pd, vmaxnmq_f64)
 #endif
-
-template <size_t kUnit>
-[[gnu::always_inline]] inline Vector UnpackLow(Vector a, Vector b) {
-  if constexpr (kUnit == 1) return UnpackLow1(a, b);
-  if constexpr (kUnit == 2) return UnpackLow2(a, b);
-  if constexpr (kUnit == 4) return UnpackLow4(a, b);
-  if constexpr (kUnit == 8) return UnpackLow8(a, b);
-}
-
-template <size_t kUnit>
-[[gnu::always_inline]] inline Vector UnpackHigh(Vector a, Vector b) {
-  if constexpr (kUnit == 1) return UnpackHigh1(a, b);
-  if constexpr (kUnit == 2) return UnpackHigh2(a, b);
-  if constexpr (kUnit == 4) return UnpackHigh4(a, b);
-  if constexpr (kUnit == 8) return UnpackHigh8(a, b);
-}
 
 // Takes the lanes of kCount registers, lane by lane, as one sequence of units and interleaves its
 // first half with its second. On the bits of a unit's index, which are those of the register and
@@ -123,6 +108,11 @@ template <size_t kUnit, size_t kCount>
 
 #ifdef PREPACK_AVX512
 
+// Adds neighbouring lanes of `a` and then of `b`.
+[[gnu::always_inline]] inline Vector AddLanePairs(Vector a, Vector b) {
+  return Add32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+}
+
 // Exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte: two rows become
 // their even and their odd columns. Its own inverse.
 [[gnu::always_inline]] inline void SwapNibbles(Vector& a, Vector& b) {
@@ -134,25 +124,59 @@ template <size_t kUnit, size_t kCount>
 
 #else
 
+[[gnu::always_inline]] inline Vector AddLanePairs(Vector a, Vector b) {
+  return Add32(FirstLanes(a, b), SecondLanes(a, b));
+}
+
 [[gnu::always_inline]] inline void SwapNibbles(Vector& a, Vector& b) {
   const Vector moved = And(Xor(ShiftRight<4>(a), b), Bytes(0x0F));
   b = Xor(b, moved);
   a = Xor(a, ShiftLeft<4>(moved));
 }
 
-// The codes of 16 bytes, a byte each, in their order.
-[[gnu::always_inline]] inline Vector SplitNibbles(Lane both) {
-  const Lane low_halves = LowLane(Bytes(0x0F));
-  return InterleaveBytes(AndLane(both, low_halves), AndLane(ShiftLaneRight4(both), low_halves));
+// The bits of `a` where `mask` has ones, else those of `b`.
+[[gnu::always_inline]] inline Vector Select(Vector mask, Vector a, Vector b) {
+  return Xor(b, And(mask, Xor(a, b)));
 }
 
-// The fields of 4 bits of a word, in 32 bits each.
-[[gnu::always_inline]] inline Vector SplitWord(uint32_t word) {
+// The fields of 4 bits of as many words as a register has room for, in 32 bits each.
+[[gnu::always_inline]] inline Vector SplitWords(const void* words) {
+  uint32_t word = 0;
+  __builtin_memcpy(&word, words, sizeof word);
   const Vector shifts = WordsOf<0, 4, 8, 12, 16, 20, 24, 28>();
   return And(ShiftRightEach(Numbers32(word), shifts), Numbers32(15));
 }
 
 #endif
+
+// The nibbles of half a register, a byte each, in their order.
+[[gnu::always_inline]] inline Vector SplitNibbles(const void* bytes) {
+  const Vector words = WidenBytes(bytes);
+  return And(Or(words, ShiftLeft<4>(words)), Bytes(0x0F));
+}
+
+// Rows of nibbles to their columns: the halves of lanes apart, then side by side.
+[[gnu::always_inline]] inline void ZipNibbles(Vector& a, Vector& b) {
+  SwapNibbles(a, b);  // now the even columns of both rows, and the odd ones
+  const Vector low = UnpackLow<1>(a, b);
+  b = UnpackHigh<1>(a, b);
+  a = low;
+}
+
+// In each lane, the bytes at even places and then those at odd ones.
+[[gnu::always_inline]] inline Vector ByParity(Vector bytes) {
+  return ShuffleBytes(bytes,
+                      Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>()));
+}
+
+// The inverse of ZipNibbles.
+[[gnu::always_inline]] inline void UnzipNibbles(Vector& a, Vector& b) {
+  const Vector low = ByParity(a);
+  const Vector high = ByParity(b);
+  a = UnpackLow<8>(low, high);
+  b = UnpackHigh<8>(low, high);
+  SwapNibbles(a, b);
+}
 
 }  // namespace
 }  // namespace prepack::PREPACK_LEVEL

@@ -51,10 +51,28 @@ struct Doubles {
   [[gnu::always_inline]] inline Vector name(Vector numbers) {     \
     return {neon(numbers.low, kBits), neon(numbers.high, kBits)}; \
   }
-#define PREPACK_REPEAT(name, from, x86, to_x86, neon)                       \
-  [[gnu::always_inline]] inline Vector name(from number) {                  \
-    return Repeat(neon(static_cast<std::make_unsigned_t<to_x86>>(number))); \
+#define PREPACK_REPEAT(type, name, from, element, x86, neon) \
+  [[gnu::always_inline]] inline type name(from number) {     \
+    const auto half = neon(static_cast<element>(number));    \
+    return {half, half};                                     \
   }
+#define PREPACK_OF_UNITS(name, x86, neon)                                                    \
+  template <size_t kUnit>                                                                    \
+  [[gnu::always_inline]] inline Vector name(Vector a, Vector b) {                            \
+    if constexpr (kUnit == 1) return {neon##_u8(a.low, b.low), neon##_u8(a.high, b.high)};   \
+    if constexpr (kUnit == 2) return {neon##_u16(a.low, b.low), neon##_u16(a.high, b.high)}; \
+    if constexpr (kUnit == 4) return {neon##_u32(a.low, b.low), neon##_u32(a.high, b.high)}; \
+    if constexpr (kUnit == 8) return {neon##_u64(a.low, b.low), neon##_u64(a.high, b.high)}; \
+  }
+#define PREPACK_MEMORY(type, load, store, element, x86, neon)            \
+  [[gnu::always_inline]] inline type load(const element* from) {         \
+    return {vld1q_##neon(from), vld1q_##neon(from + 16 / sizeof *from)}; \
+  }                                                                      \
+  [[gnu::always_inline]] inline void store(element* to, type value) {    \
+    vst1q_##neon(to, value.low);                                         \
+    vst1q_##neon(to + 16 / sizeof *to, value.high);                      \
+  }
+#define PREPACK_BITWISE(name, x86, neon) PREPACK_BINARY(Vector, name, x86, neon)
 
 [[gnu::always_inline]] inline Lane LoadLane(const void* from) {
   return vld1q_u8(static_cast<const uint8_t*>(from));
@@ -66,10 +84,6 @@ struct Doubles {
 
 [[gnu::always_inline]] inline Vector LoadTwoLanes(const void* low, const void* high) {
   return {LoadLane(low), LoadLane(high)};
-}
-
-[[gnu::always_inline]] inline Vector BlendLanes(const void* low, const void* high) {
-  return LoadTwoLanes(low, high);
 }
 
 [[gnu::always_inline]] inline void StoreTwoLanes(void* low, void* high, Vector value) {
@@ -107,18 +121,6 @@ template <int... kBytes>
   uint64_t word = 0;
   __builtin_memcpy(&word, from, sizeof word);
   return Repeat(vdupq_n_u64(word));
-}
-
-[[gnu::always_inline]] inline Vector Numbers64(int64_t number) {
-  return Repeat(vdupq_n_s64(number));
-}
-
-PREPACK_BINARY(Vector, And, vandq_u8, vandq_u8)
-PREPACK_BINARY(Vector, Or, vorrq_u8, vorrq_u8)
-PREPACK_BINARY(Vector, Xor, veorq_u8, veorq_u8)
-
-[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
-  return {vbicq_u8(a.low, mask.low), vbicq_u8(a.high, mask.high)};
 }
 
 [[gnu::always_inline]] inline bool IsZero(Vector bits) {
@@ -170,18 +172,6 @@ PREPACK_UNARY(Vector, Vector, AddFours, madd_epi16, vpaddlq_s16)
   return {vzip1q_u64(lanes.low, lanes.high), vzip2q_u64(lanes.low, lanes.high)};
 }
 
-[[gnu::always_inline]] inline Vector InterleaveBytes(Lane a, Lane b) {
-  return {vzip1q_u8(a, b), vzip2q_u8(a, b)};
-}
-
-[[gnu::always_inline]] inline Lane AndLane(Lane a, Lane b) {
-  return vandq_u8(a, b);
-}
-
-[[gnu::always_inline]] inline Lane ShiftLaneRight4(Lane numbers) {
-  return vshrq_n_u16(numbers, 4);
-}
-
 template <uint32_t... kNumbers>
 [[gnu::always_inline]] inline Vector WordsOf() {
   constexpr uint32_t kOf[] = {kNumbers...};
@@ -191,6 +181,11 @@ template <uint32_t... kNumbers>
 [[gnu::always_inline]] inline Vector ShiftRightEach(Vector numbers, Vector bits) {
   return {vshlq_u32(numbers.low, vnegq_s32(bits.low)),
           vshlq_u32(numbers.high, vnegq_s32(bits.high))};
+}
+
+[[gnu::always_inline]] inline Vector WidenBytes(const void* from) {
+  const uint8x16_t bytes = LoadLane(from);
+  return {vmovl_u8(vget_low_u8(bytes)), vmovl_high_u8(bytes)};
 }
 
 [[gnu::always_inline]] inline Vector WidenSigned(const void* from) {
@@ -208,11 +203,6 @@ template <uint32_t... kNumbers>
   return {vmovl_s16(vget_low_s16(numbers)), vmovl_high_s16(numbers)};
 }
 
-[[gnu::always_inline]] inline Vector WidenEight(const void* from) {
-  const uint16x8_t numbers = vmovl_u8(vld1_u8(static_cast<const uint8_t*>(from)));
-  return {vmovl_u16(vget_low_u16(numbers)), vmovl_high_u16(numbers)};
-}
-
 PREPACK_BINARY(Vector, EvenWords, shuffle_ps, vuzp1q_u32)
 PREPACK_BINARY(Vector, OddWords, shuffle_ps, vuzp2q_u32)
 PREPACK_BINARY(Vector, PackBytes, packus_epi16, vuzp1q_u8)
@@ -225,29 +215,8 @@ PREPACK_BINARY(Vector, PackBytes, packus_epi16, vuzp1q_u8)
   return {vpaddq_u32(a.low, a.high), vpaddq_u32(b.low, b.high)};
 }
 
-[[gnu::always_inline]] inline Vector LowerBytes(Vector numbers) {
-  return Repeat(vuzp1q_u8(numbers.low, numbers.high));
-}
-
-[[gnu::always_inline]] inline Vector UpperBytes(Vector numbers) {
-  return Repeat(vuzp2q_u8(numbers.low, numbers.high));
-}
-
 [[gnu::always_inline]] inline int8_t LeastByte(Vector bytes) {
   return vminvq_s8(vminq_s8(bytes.low, bytes.high));
-}
-
-[[gnu::always_inline]] inline Floats LoadFloats(const float* from) {
-  return {vld1q_f32(from), vld1q_f32(from + 4)};
-}
-
-[[gnu::always_inline]] inline void StoreFloats(float* to, Floats value) {
-  vst1q_f32(to, value.low);
-  vst1q_f32(to + 4, value.high);
-}
-
-[[gnu::always_inline]] inline Floats RepeatFloat(float value) {
-  return {vdupq_n_f32(value), vdupq_n_f32(value)};
 }
 
 [[gnu::always_inline]] inline Floats FuseFloats(Floats a, Floats b, Floats c) {
@@ -256,15 +225,6 @@ PREPACK_BINARY(Vector, PackBytes, packus_epi16, vuzp1q_u8)
 
 [[gnu::always_inline]] inline Vector BitsOf(Floats values) {
   return {values.low, values.high};
-}
-
-[[gnu::always_inline]] inline Doubles LoadDoubles(const double* from) {
-  return {vld1q_f64(from), vld1q_f64(from + 2)};
-}
-
-[[gnu::always_inline]] inline void StoreDoubles(double* to, Doubles value) {
-  vst1q_f64(to, value.low);
-  vst1q_f64(to + 2, value.high);
 }
 
 [[gnu::always_inline]] inline Doubles WidenFloats(const float* from) {

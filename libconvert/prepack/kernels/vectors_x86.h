@@ -48,9 +48,29 @@ using Lane = __m128i;
   [[gnu::always_inline]] inline Vector name(Vector numbers) { \
     return PREPACK_MM(x86)(numbers, kBits);                   \
   }
-#define PREPACK_REPEAT(name, from, x86, to_x86, neon)      \
-  [[gnu::always_inline]] inline Vector name(from number) { \
-    return PREPACK_MM(x86)(static_cast<to_x86>(number));   \
+#define PREPACK_REPEAT(type, name, from, element, x86, neon) \
+  [[gnu::always_inline]] inline type name(from number) {     \
+    return PREPACK_MM(x86)(static_cast<element>(number));    \
+  }
+#define PREPACK_OF_UNITS(name, x86, neon)                           \
+  template <size_t kUnit>                                           \
+  [[gnu::always_inline]] inline Vector name(Vector a, Vector b) {   \
+    if constexpr (kUnit == 1) return PREPACK_MM(x86##_epi8)(a, b);  \
+    if constexpr (kUnit == 2) return PREPACK_MM(x86##_epi16)(a, b); \
+    if constexpr (kUnit == 4) return PREPACK_MM(x86##_epi32)(a, b); \
+    if constexpr (kUnit == 8) return PREPACK_MM(x86##_epi64)(a, b); \
+  }
+#define PREPACK_MEMORY(type, load, store, element, x86, neon)         \
+  [[gnu::always_inline]] inline type load(const element* from) {      \
+    return PREPACK_MM(loadu_##x86)(from);                             \
+  }                                                                   \
+  [[gnu::always_inline]] inline void store(element* to, type value) { \
+    PREPACK_MM(storeu_##x86)(to, value);                              \
+  }
+// What xsimd's operators call: those are not inline, and in large functions calls to them stay.
+#define PREPACK_BITWISE(name, x86, neon)                          \
+  [[gnu::always_inline]] inline Vector name(Vector a, Vector b) { \
+    return xsimd::kernel::bitwise_##x86<Arch>(a, b, Arch{});      \
   }
 
 [[gnu::always_inline]] inline Vector Load(const void* from) {
@@ -59,21 +79,6 @@ using Lane = __m128i;
 
 [[gnu::always_inline]] inline void Store(void* to, Vector value) {
   value.store_unaligned(static_cast<uint16_t*>(to));
-}
-
-// What xsimd's operators call: those are not inline, and in large functions calls to them stay.
-#define PREPACK_BITWISE(name, operation)                           \
-  [[gnu::always_inline]] inline Vector name(Vector a, Vector b) {  \
-    return xsimd::kernel::bitwise_##operation<Arch>(a, b, Arch{}); \
-  }
-
-PREPACK_BITWISE(And, and)
-PREPACK_BITWISE(Or, or)
-PREPACK_BITWISE(Xor, xor)
-
-// `a` without the bits of `mask`.
-[[gnu::always_inline]] inline Vector AndNot(Vector mask, Vector a) {
-  return PREPACK_SI(andnot)(mask, a);
 }
 
 [[gnu::always_inline]] inline Vector BitsOf(Floats values) {
@@ -142,23 +147,33 @@ template <int... kBytes>
   return PREPACK_MM(madd_epi16)(twos, PREPACK_MM(set1_epi16)(1));
 }
 
-[[gnu::always_inline]] inline Floats LoadFloats(const float* from) {
-  return PREPACK_MM(loadu_ps)(from);
+// The same eight bytes everywhere.
+[[gnu::always_inline]] inline Vector RepeatWord(const void* from) {
+  return PREPACK_MM(broadcastq_epi64)(LoadWord(from));
 }
 
-[[gnu::always_inline]] inline void StoreFloats(float* to, Floats value) {
-  PREPACK_MM(storeu_ps)(to, value);
+[[gnu::always_inline]] inline auto LoadHalf(const void* from) {
+#ifdef PREPACK_AVX512
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+#else
+  return LoadLane(from);
+#endif
 }
 
-[[gnu::always_inline]] inline Floats RepeatFloat(float value) {
-  return PREPACK_MM(set1_ps)(value);
+// Half a register of bytes in 16 bits each; then of signed ones, and of signed 16 bits in 32.
+[[gnu::always_inline]] inline Vector WidenBytes(const void* from) {
+  return PREPACK_MM(cvtepu8_epi16)(LoadHalf(from));
+}
+
+[[gnu::always_inline]] inline Vector WidenSigned(const void* from) {
+  return PREPACK_MM(cvtepi8_epi16)(LoadHalf(from));
+}
+
+[[gnu::always_inline]] inline Vector WidenNumbers(const int16_t* from) {
+  return PREPACK_MM(cvtepi16_epi32)(LoadHalf(from));
 }
 
 #ifdef PREPACK_AVX512
-
-[[gnu::always_inline]] inline Vector Numbers64(int64_t number) {
-  return _mm512_set1_epi64(number);
-}
 
 [[gnu::always_inline]] inline bool IsZero(Vector bits) {
   return _mm512_test_epi32_mask(bits, bits) == 0;
@@ -188,10 +203,18 @@ template <int... kBytes>
   return _mm_add_epi32(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
 }
 
-[[gnu::always_inline]] inline Vector WidenNumbers(const int16_t* from) {
-  const __m256i low = _mm256_cvtepi16_epi32(LoadLane(from));
-  const __m256i high = _mm256_cvtepi16_epi32(LoadLane(from + 8));
-  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+[[gnu::always_inline]] inline Vector SplitWords(const void* words) {
+  const __m512i places = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+  const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
+  const __m512i spread = _mm512_permutexvar_epi32(places, _mm512_castsi128_si512(LoadWord(words)));
+  return _mm512_and_epi32(_mm512_srlv_epi32(spread, shifts), _mm512_set1_epi32(15));
+}
+
+[[gnu::always_inline]] inline Vector AddNeighbours(Vector a, Vector b) {
+  const Vector even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  const Vector odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  return _mm512_add_epi32(_mm512_permutex2var_epi32(a, even, b),
+                          _mm512_permutex2var_epi32(a, odd, b));
 }
 
 // 32 bytes of each of two places. Masked broadcasts from memory are no shuffles.
@@ -231,21 +254,12 @@ template <int... kBytes>
 
 #else
 
-[[gnu::always_inline]] inline Vector Numbers64(int64_t number) {
-  return _mm256_set1_epi64x(number);
-}
-
 [[gnu::always_inline]] inline bool IsZero(Vector bits) {
   return _mm256_testz_si256(bits, bits) != 0;
 }
 
 [[gnu::always_inline]] inline Vector Repeat(Lane lane) {
   return _mm256_broadcastsi128_si256(lane);
-}
-
-// The same eight bytes everywhere.
-[[gnu::always_inline]] inline Vector RepeatWord(const void* from) {
-  return _mm256_broadcastq_epi64(LoadWord(from));
 }
 
 [[gnu::always_inline]] inline Vector JoinLanes(Lane low, Lane high) {
@@ -258,11 +272,6 @@ template <int... kBytes>
 
 [[gnu::always_inline]] inline Lane HighLane(Vector lanes) {
   return _mm256_extracti128_si256(lanes, 1);
-}
-
-// Blending leaves the units that shuffle to what follows; LoadTwoLanes would take one of them.
-[[gnu::always_inline]] inline Vector BlendLanes(const void* low, const void* high) {
-  return _mm256_blend_epi32(_mm256_castsi128_si256(LoadLane(low)), Repeat(LoadLane(high)), 0xF0);
 }
 
 // The first lanes of both, and the second ones.
@@ -279,22 +288,9 @@ template <int... kBytes>
   return _mm256_permute4x64_epi64(lanes, 0xD8);
 }
 
-// Bytes of `a` and of `b` by turns.
-[[gnu::always_inline]] inline Vector InterleaveBytes(Lane a, Lane b) {
-  return _mm256_set_m128i(_mm_unpackhi_epi8(a, b), _mm_unpacklo_epi8(a, b));
-}
-
-[[gnu::always_inline]] inline Lane AndLane(Lane a, Lane b) {
-  return _mm_and_si128(a, b);
-}
-
 // The sum of the lanes, of 32 bits each.
 [[gnu::always_inline]] inline Lane SumLanes(Vector numbers) {
   return _mm_add_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
-}
-
-[[gnu::always_inline]] inline Lane ShiftLaneRight4(Lane numbers) {
-  return _mm_srli_epi16(numbers, 4);
 }
 
 template <int... kNumbers>
@@ -307,21 +303,9 @@ template <int... kNumbers>
   return _mm256_srlv_epi32(numbers, bits);
 }
 
-// Bytes of a register in 16 bits each, and 16 bits in 32, as signed ones; eight bytes in 32 bits.
-[[gnu::always_inline]] inline Vector WidenSigned(const void* from) {
-  return _mm256_cvtepi8_epi16(LoadLane(from));
-}
-
-[[gnu::always_inline]] inline Vector WidenNumbers(const int16_t* from) {
-  return _mm256_cvtepi16_epi32(LoadLane(from));
-}
-
+// Eight bytes in 32 bits each, as signed ones.
 [[gnu::always_inline]] inline Vector WidenEightSigned(const void* from) {
   return _mm256_cvtepi8_epi32(LoadWord(from));
-}
-
-[[gnu::always_inline]] inline Vector WidenEight(const void* from) {
-  return _mm256_cvtepu8_epi32(LoadWord(from));
 }
 
 // Every second number of 32 bits of each lane of `a`, then of `b`: the first, third, … or the rest.
@@ -345,20 +329,6 @@ template <int... kNumbers>
   return ZipHalves(_mm256_packus_epi32(_mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16)));
 }
 
-// In each lane, the lower bytes of its numbers and then the upper ones.
-[[gnu::always_inline]] inline __m256i PartBytes(Vector numbers) {
-  return _mm256_packus_epi16(And(numbers, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(numbers, 8));
-}
-
-// The lower bytes of 16 numbers, and the upper ones, in both lanes.
-[[gnu::always_inline]] inline Vector LowerBytes(Vector numbers) {
-  return _mm256_permute4x64_epi64(PartBytes(numbers), 0x88);
-}
-
-[[gnu::always_inline]] inline Vector UpperBytes(Vector numbers) {
-  return _mm256_permute4x64_epi64(PartBytes(numbers), 0xDD);
-}
-
 // The sums of each two neighbours of 32 bits of `a` and then of `b`.
 [[gnu::always_inline]] inline Vector AddNeighbours(Vector a, Vector b) {
   return ZipHalves(_mm256_hadd_epi32(a, b));
@@ -380,14 +350,6 @@ template <int... kNumbers>
 
 // Four numbers.
 using Doubles = __m256d;
-
-[[gnu::always_inline]] inline Doubles LoadDoubles(const double* from) {
-  return _mm256_loadu_pd(from);
-}
-
-[[gnu::always_inline]] inline void StoreDoubles(double* to, Doubles value) {
-  _mm256_storeu_pd(to, value);
-}
 
 [[gnu::always_inline]] inline Doubles WidenFloats(const float* from) {
   return _mm256_cvtps_pd(_mm_loadu_ps(from));

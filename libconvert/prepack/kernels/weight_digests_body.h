@@ -5,31 +5,6 @@
 
 namespace prepack::PREPACK_LEVEL {
 
-namespace {
-
-// What vectors leave over, and all that the scalar twin does.
-[[gnu::always_inline]] inline uint32_t DigestOneByOne(const float* steps, size_t count, float scale,
-                                                      Bf16Rounding rounding,
-                                                      const uint32_t* factors) {
-  uint32_t digest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    digest += BitsOf(ToBF16(steps[i] * scale, rounding)) * factors[i];
-  }
-  return digest;
-}
-
-[[gnu::always_inline]] inline uint32_t DigestStepsOneByOne(const float* steps, size_t count,
-                                                           const int16_t* factors) {
-  uint32_t digest = 0;
-  for (size_t i = 0; i < count; ++i) {
-    digest += static_cast<uint32_t>(static_cast<int32_t>(steps[i])) *
-              static_cast<uint32_t>(static_cast<int32_t>(factors[i]));
-  }
-  return digest;
-}
-
-}  // namespace
-
 #ifdef PREPACK_SCALAR
 
 void SplitFields(const uint32_t* words, size_t count, uint32_t bits, int32_t offset, float* out) {
@@ -43,11 +18,20 @@ void SplitFields(const uint32_t* words, size_t count, uint32_t bits, int32_t off
 
 uint32_t DigestScaled(const float* steps, size_t count, float scale, Bf16Rounding rounding,
                       const uint32_t* factors) {
-  return DigestOneByOne(steps, count, scale, rounding, factors);
+  uint32_t digest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    digest += BitsOf(ToBF16(steps[i] * scale, rounding)) * factors[i];
+  }
+  return digest;
 }
 
 uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
-  return DigestStepsOneByOne(steps, count, factors);
+  uint32_t digest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    digest += static_cast<uint32_t>(static_cast<int32_t>(steps[i])) *
+              static_cast<uint32_t>(static_cast<int32_t>(factors[i]));
+  }
+  return digest;
 }
 
 void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint32_t* digests) {
@@ -73,51 +57,36 @@ uint32_t DigestAll(const float* steps, size_t count, float scale, const uint32_t
     digest = Add32(digest, Multiply32(bits, Load(factors + i)));
   }
   return static_cast<uint32_t>(Total(digest)) +
-         DigestOneByOne(steps + i, count - i, scale, kRounding, factors + i);
+         Below().digest_scaled(steps + i, count - i, scale, kRounding, factors + i);
 }
 
 }  // namespace
 
+#ifndef PREPACK_AVX512  // which is no faster
+
 void SplitFields(const uint32_t* words, size_t count, uint32_t bits, int32_t offset, float* out) {
   const Vector less = Numbers32(static_cast<uint32_t>(offset));
   size_t i = 0;
-#ifdef PREPACK_AVX512
-  const __m512i shifts = _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
-  const __m512i places = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-  for (; bits == 4 && i + 2 <= count; i += 2, out += 16) {
-    const __m512i both =
-        _mm512_castsi128_si512(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(words + i)));
-    const __m512i spread = _mm512_permutexvar_epi32(places, both);
-    const Vector fields = And(_mm512_srlv_epi32(spread, shifts), Numbers32(15));
-    _mm512_storeu_ps(out, _mm512_cvtepi32_ps(_mm512_sub_epi32(fields, less)));
-  }
-  for (; bits == 8 && i + 4 <= count; i += 4, out += 16) {
-    const Vector fields = _mm512_cvtepu8_epi32(LoadLane(words + i));
-    _mm512_storeu_ps(out, _mm512_cvtepi32_ps(_mm512_sub_epi32(fields, less)));
-  }
-#else
   for (; bits == 4 && i < count; ++i, out += 8) {
-    StoreFloats(out, ToFloats(Sub32(SplitWord(words[i]), less)));
+    StoreFloats(out, ToFloats(Sub32(SplitWords(words + i), less)));
   }
   for (; bits == 8 && i + 2 <= count; i += 2, out += 8) {
-    StoreFloats(out, ToFloats(Sub32(WidenEight(words + i), less)));
+    const Vector fields = And(WidenEightSigned(words + i), Numbers32(255));
+    StoreFloats(out, ToFloats(Sub32(fields, less)));
   }
-#endif
   if (i < count) Below().split_fields(words + i, count - i, bits, offset, out);
 }
 
+#endif
+
 uint32_t DigestScaled(const float* steps, size_t count, float scale, Bf16Rounding rounding,
                       const uint32_t* factors) {
-  if (rounding == Bf16Rounding::kNone) {
-    return DigestAll<Bf16Rounding::kNone>(steps, count, scale, factors);
-  }
-  if (rounding == Bf16Rounding::kNearest) {
-    return DigestAll<Bf16Rounding::kNearest>(steps, count, scale, factors);
-  }
-  if (rounding == Bf16Rounding::kNearestOfFinite) {
-    return DigestAll<Bf16Rounding::kNearestOfFinite>(steps, count, scale, factors);
-  }
-  return DigestAll<Bf16Rounding::kByInstruction>(steps, count, scale, factors);
+  uint32_t digest = 0;
+  WithRounding<kNone, kByInstruction, kNearest, kNearestOfFinite>(
+      rounding, [&]<Bf16Rounding kRounding>() {
+        digest = DigestAll<kRounding>(steps, count, scale, factors);
+      });
+  return digest;
 }
 
 uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
@@ -128,7 +97,7 @@ uint32_t DigestSteps(const float* steps, size_t count, const int16_t* factors) {
     digest = Add32(digest, Multiply32(numbers, WidenNumbers(factors + i)));
   }
   return static_cast<uint32_t>(Total(digest)) +
-         DigestStepsOneByOne(steps + i, count - i, factors + i);
+         Below().digest_steps(steps + i, count - i, factors + i);
 }
 
 void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint32_t* digests) {

@@ -43,16 +43,21 @@ inline __m512i FloatToInt32(__m512 numbers) {
   });
 }
 
-inline __m512i BytesToInt32(__m128i bytes) {
-  return Each<__m512i, __m128i, int32_t, uint8_t>(
-      bytes, [](uint8_t byte) { return static_cast<int32_t>(byte); });
+inline __m512i Int16ToInt32(__m256i numbers) {
+  return Each<__m512i, __m256i, int32_t, int16_t>(
+      numbers, [](int16_t number) { return static_cast<int32_t>(number); });
+}
+
+inline __m512i BytesToInt16(__m256i bytes) {
+  return _mm512_and_si512(_mm512_cvtepi8_epi16(bytes), _mm512_set1_epi16(0xFF));
 }
 
 }  // namespace prepack_stand_in
 
 #define _mm512_cvtepi32_ps prepack_stand_in::Int32ToFloat
 #define _mm512_cvttps_epi32 prepack_stand_in::FloatToInt32
-#define _mm512_cvtepu8_epi32 prepack_stand_in::BytesToInt32
+#define _mm512_cvtepi16_epi32 prepack_stand_in::Int16ToInt32
+#define _mm512_cvtepu8_epi16 prepack_stand_in::BytesToInt16
 
 namespace xsimd {
 

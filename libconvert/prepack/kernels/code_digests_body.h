@@ -179,7 +179,7 @@ struct StripCodes {
   }
   for (size_t j = 0; j < kStripChannels / 2; ++j) strip.pairs[j] = LoadCodes(codes, stride, j);
   // From [j | input channel % 2, pair] to [pair | j, input channel % 2].
-  for (int bit = 0; bit < 4; ++bit) RotateIndex<1>(strip.pairs);
+  RotateIndex<1, 4>(strip.pairs);
 }
 
 // Adds to each digest the sum of the numbers of its register: those of the upper halves of weights.

@@ -6,4 +6,3 @@
 #include "prepack/kernels/vectors.h"
 
 #include "prepack/kernels/dense_codes_body.h"
-#include "prepack/kernels/nibble_columns_body.h"

@@ -31,6 +31,15 @@ template <size_t kBytes, size_t kStep = 32>
   }
 }
 
+// Calls work(first) for pieces of `piece` of `count`, which is no less. A last piece that would
+// stick out is moved back over its neighbour, and some of it is done twice.
+template <typename Work>
+[[gnu::always_inline]] inline void ForPieces(size_t count, size_t piece, const Work& work) {
+  for (size_t next = 0; next < count; next += piece) {
+    work(next < count - piece ? next : count - piece);
+  }
+}
+
 // Short runs of memory in far places are a pattern that no CPU foresees: asked for ahead of the
 // work, they arrive while other work is done.
 //

@@ -3,7 +3,7 @@
 
 // The bodies of nibble_columns.h: a register of words of each of eight input channels at a time,
 // which makes eight registers. The steps are those of the level: with AVX-512 a masked shuffle
-// exchanges bytes of two registers, and with VBMI one permutes those of a register.
+// exchanges bytes of two registers.
 //
 // Comments give the place of a nibble as the bits of its index: c6 … c0 are those of the channel in
 // the block (c5 … c0 with AVX2 and NEON), k2 … k0 those of the input channel. A place is (register;
@@ -101,6 +101,7 @@ struct ColumnsBlock {
 
 [[gnu::always_inline]] inline ColumnsBlock LoadBlock(const uint8_t* columns, size_t column_stride) {
   ColumnsBlock block;
+#pragma GCC unroll 8
   for (size_t k = 0; k < kInputs; ++k) block.reg[k] = Load(columns + k * column_stride);
   return block;
 }
@@ -109,38 +110,13 @@ struct ColumnsBlock {
 // apart.
 template <size_t kRegisterBit>
 [[gnu::always_inline]] inline void SwapHalves(ColumnsBlock& block) {
+#pragma GCC unroll 8
   for (size_t i = 0; i < kInputs; ++i) {
     if ((i & kRegisterBit) == 0) SwapNibbles(block.reg[i], block.reg[i + kRegisterBit]);
   }
 }
 
-#if defined(PREPACK_VBMI)
-
-// (k2 k1; c1 c3 c0 c2) → (c3 c2; c1 c0 k2 k1), bytes of a register
-[[gnu::always_inline]] inline Vector ByChannel(Vector bytes) {
-  alignas(kVectorBytes) static constexpr uint8_t kFrom[kVectorBytes] = {
-      0, 16, 32, 48, 2, 18, 34, 50, 8,  24, 40, 56, 10, 26, 42, 58,   // c3 c2 = 0
-      1, 17, 33, 49, 3, 19, 35, 51, 9,  25, 41, 57, 11, 27, 43, 59,   // 1
-      4, 20, 36, 52, 6, 22, 38, 54, 12, 28, 44, 60, 14, 30, 46, 62,   // 2
-      5, 21, 37, 53, 7, 23, 39, 55, 13, 29, 45, 61, 15, 31, 47, 63};  // 3
-  return _mm512_permutexvar_epi8(Load(kFrom), bytes);
-}
-
-// Words of a lane are put together where they are loaded.
-[[gnu::always_inline]] inline void JoinAwqBlock(const uint8_t* columns, size_t column_stride,
-                                                uint32_t* words) {
-  for (size_t lane = 0; lane < kLanes; ++lane) {  // c6 c5
-    const uint8_t* from = columns + lane * kLaneBytes;
-    Vector a = LoadLanes(from, 2 * column_stride);
-    Vector b = LoadLanes(from + column_stride, 2 * column_stride);  // (k0; k2 k1; c4 c3 c0 c2; c1)
-    SwapNibbles(a, b);                                              // (c1; …; k0)
-    uint32_t* to = words + 2 * lane * kVectorWords;
-    Store(to, ByChannel(UnpackLow<8>(a, b)));  // (c4; k2 k1; c1 c3 c0 c2; k0)
-    Store(to + kVectorWords, ByChannel(UnpackHigh<8>(a, b)));
-  }
-}
-
-#elif defined(PREPACK_AVX512)
+#ifdef PREPACK_AVX512
 
 // The same with the lowest bit of the byte (kBytes = 1) or the second one (2): one shuffle each.
 template <size_t kRegisterBit, size_t kBytes>
@@ -219,18 +195,15 @@ template <size_t kRegisterBit>
   // c1 c0 k2 k1 → k2 k1 c1 c0
   const Vector by_input = Repeat(LaneOf<0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15>());
   ColumnsBlock block;
+#pragma GCC unroll 8
   for (size_t i = 0; i < kInputs; ++i) block.reg[i] = Load(words + i * kVectorBytes);
   SwapHalves<1>(block);  // (c5 c4 k0; …; c3)
+#pragma GCC unroll 8
   for (Vector& reg : block.reg) reg = ShuffleBytes(reg, by_input);
-  ColumnsBlock next;
-  for (size_t i = 0; i < 4; ++i) {  // (c4 k0 k2; c2; k1 c5 c1 c0; c3)
-    next.reg[2 * i] = UnpackLow<4>(block.reg[i], block.reg[i + 4]);
-    next.reg[2 * i + 1] = UnpackHigh<4>(block.reg[i], block.reg[i + 4]);
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    const size_t k = i / 2 + 4 * (i % 2);  // i is k0 k2
-    Store(columns + k * column_stride, UnpackLow<4>(next.reg[i], next.reg[i + 4]));
-    Store(columns + (k + 2) * column_stride, UnpackHigh<4>(next.reg[i], next.reg[i + 4]));
+  RotateIndex<4, 2>(block.reg);  // (k0 k2 k1; c2; c5 c4 c1 c0; c3)
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kInputs; ++i) {
+    Store(columns + (i % 4 * 2 + i / 4) * column_stride, block.reg[i]);
   }
 }
 
@@ -238,6 +211,7 @@ template <size_t kRegisterBit>
 // moves it to the place of `kBytes`.
 template <size_t kRegisterBit, size_t kBytes>
 [[gnu::always_inline]] inline void InsertBit(ColumnsBlock& block) {
+#pragma GCC unroll 8
   for (size_t i = 0; i < kInputs; ++i) {
     if ((i & kRegisterBit) != 0) continue;
     const Vector low = UnpackLow<kBytes>(block.reg[i], block.reg[i + kRegisterBit]);
@@ -253,6 +227,7 @@ template <size_t kRegisterBit, size_t kBytes>
   // c1 c0 k2 k1 → c0 k2 k1 c1
   const Vector by_input = Repeat(LaneOf<0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15>());
   ColumnsBlock block;
+#pragma GCC unroll 8
   for (size_t i = 0; i < kInputs; ++i) {
     const std::byte* from = words + i * kLaneBytes;
     block.reg[i] = ShuffleBytes(LoadTwoLanes(from, from + kInputs * kLaneBytes), by_input);
@@ -261,22 +236,17 @@ template <size_t kRegisterBit, size_t kBytes>
   SwapHalves<1>(block);    // (c4 c3 k0; …; c0)
   InsertBit<2, 4>(block);  // (c4 k2 k0; c5; k1 c3 c2 c1; c0)
   InsertBit<4, 8>(block);  // (k1 k2 k0; c5; c4 c3 c2 c1; c0)
+#pragma GCC unroll 8
   for (size_t i = 0; i < kInputs; ++i) Store(columns + kOrder[i] * column_stride, block.reg[i]);
 }
 
 // (k2 k1 k0; lane; b3 b2 b1 b0; half) → (b3 b2 half; lane; b1 b0 k2 k1; k0): words of one channel.
 [[gnu::always_inline]] inline void JoinBlock(ColumnsBlock& block) {
   SwapHalves<1>(block);
-  ColumnsBlock next;  // (k1 half b3; lane; b2 b1 b0 k2; k0)
-  for (size_t i = 0; i < 4; ++i) {
-    next.reg[2 * i] = UnpackLow<1>(block.reg[i], block.reg[i + 4]);
-    next.reg[2 * i + 1] = UnpackHigh<1>(block.reg[i], block.reg[i + 4]);
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    const size_t to = i / 2 + 4 * (i % 2);  // i is half b3
-    block.reg[to] = UnpackLow<1>(next.reg[i], next.reg[i + 4]);
-    block.reg[to + 2] = UnpackHigh<1>(next.reg[i], next.reg[i + 4]);
-  }
+  RotateIndex<1, 2>(block.reg);  // (half b3 b2; …)
+  const ColumnsBlock joined = block;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kInputs; ++i) block.reg[i % 4 * 2 + i / 4] = joined.reg[i];
 }
 
 // Joins columns in AWQ's order, which makes (c4 c3 c1; c5; c0 c2 k2 k1; k0), and writes the words
@@ -285,6 +255,7 @@ template <size_t kRegisterBit, size_t kBytes>
                                                 uint32_t* words) {
   ColumnsBlock block = LoadBlock(columns, column_stride);
   JoinBlock(block);
+#pragma GCC unroll 8
   for (size_t i = 0; i < kInputs; i += 2) {
     // c1 c0 in a lane, for c2 = 0 and for c2 = 1
     const Vector low = EvenWords(block.reg[i], block.reg[i + 1]);
@@ -300,12 +271,6 @@ template <size_t kRegisterBit, size_t kBytes>
 size_t WholeBlocks(size_t channels) {
   return channels / kBlockChannels * kBlockChannels;
 }
-
-}  // namespace
-
-#ifndef PREPACK_VBMI
-
-namespace {
 
 using BlockSplitter = void(const std::byte* words, uint8_t* columns, size_t column_stride);
 
@@ -354,10 +319,12 @@ void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* p
   for (size_t r = 0; r < rows; ++r) {
     for (size_t n = 0; n < whole; n += kBlockChannels) {
       ColumnsBlock block;
+#pragma GCC unroll 8
       for (size_t k = 0; k < kInputs; ++k) {
         block.reg[k] = Load(columns + picks[r * kInputs + k] * column_stride + n / 2);
       }
       JoinBlock(block);
+#pragma GCC unroll 8
       for (size_t i = 0; i < kInputs; ++i) {
         Store(words + r * words_stride + n + kVectorWords * i, block.reg[i]);
       }
@@ -366,8 +333,6 @@ void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* p
   Below().join_columns(columns + whole / 2, column_stride, picks, rows, channels - whole,
                        words + whole, words_stride);
 }
-
-#endif
 
 void JoinAwqColumns(const uint8_t* columns, size_t column_stride, size_t rows, size_t channels,
                     uint32_t* words, size_t words_stride) {

@@ -85,11 +85,44 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_by
 namespace {
 
 constexpr size_t kTileRows = 16;
+constexpr size_t kQuarter = 4;  // rows of a tile that lie in different registers
 
-// Word a of register b becomes word b of register a, lane by lane. Its own inverse.
-[[gnu::always_inline]] inline void TransposeQuads(Vector (&reg)[4]) {
-  RotateIndex<4>(reg);
-  RotateIndex<4>(reg);
+// Sums for the rows of a tile, each in parts.
+struct PairSums {
+  Vector low;    // of low halves: in bytes
+  Vector total;  // of whole bytes: in 16 bits
+
+  [[gnu::always_inline]] void Add(Vector codes) {
+    low = Add8(low, And(codes, Bytes(0x0F)));
+    total = Add16(total, AddTwos(codes));
+  }
+};
+static_assert(kMostPairCols / 2 * 0xFF <= 0xFFFF, "totals fit into 16 bits");
+
+[[gnu::always_inline]] inline void StoreStep(uint8_t* to, Vector step);
+
+// 32 columns of each lane's rows, which are low halves and high ones, to bytes of four columns
+// each.
+[[gnu::always_inline]] inline void RowsToSteps(Vector (&low)[kQuarter], Vector (&high)[kQuarter],
+                                               uint8_t* pairs, PairSums& sums) {
+  for (size_t i = 0; i < kQuarter; ++i) ZipNibbles(low[i], high[i]);  // to columns 0 …, and 16 …
+  RotateIndex<4, 2>(low);  // word a of register b becomes word b of register a, lane by lane
+  RotateIndex<4, 2>(high);
+  for (size_t i = 0; i < kQuarter; ++i) {
+    StoreStep(pairs + i * kPairStepBytes, low[i]);
+    StoreStep(pairs + (i + kQuarter) * kPairStepBytes, high[i]);
+  }
+  for (size_t i = 0; i < kQuarter; ++i) {
+    sums.Add(low[i]);
+    sums.Add(high[i]);
+  }
+}
+
+// The inverse.
+[[gnu::always_inline]] inline void StepsToRows(Vector (&low)[kQuarter], Vector (&high)[kQuarter]) {
+  RotateIndex<4, 2>(low);
+  RotateIndex<4, 2>(high);
+  for (size_t i = 0; i < kQuarter; ++i) UnzipNibbles(low[i], high[i]);
 }
 
 }  // namespace
@@ -103,25 +136,16 @@ constexpr size_t kTileRows = 16;
 namespace {
 
 constexpr size_t kBlockCols = 128;
-constexpr size_t kQuarter = 4;    // rows of a tile that go through the registers together
-constexpr size_t kSteps = 8;      // four columns each, k4 k3 k2
 constexpr size_t kHalf = 32;      // bytes
 constexpr size_t kRunBlocks = 8;  // see ForTiles
+static_assert(kBlockCols / kPairCols / 2 * 0x0F <= 0xFF, "a byte holds the sum of low halves");
 
-// Sums for the rows of a tile, in the order n2 n1 n0, each in parts.
-struct Sums {
-  Vector low;    // of low halves, which hold rows with n3 = 0: in bytes
-  Vector total;  // of whole bytes: in 16 bits
-
-  [[gnu::always_inline]] void Add(Vector codes) {
-    low = Add8(low, And(codes, Bytes(0x0F)));
-    total = Add16(total, AddTwos(codes));
-  }
-};
-static_assert(kBlockCols / kPairCols / 2 * 0x0F <= 0xFF, "a byte holds what is added to it");
+[[gnu::always_inline]] inline void StoreStep(uint8_t* to, Vector step) {
+  StoreHalves(to, to + PairCodeBytes(kBlockCols / 2), step);
+}
 
 // The sum of a row of high halves is what low halves leave of that of whole bytes.
-[[gnu::always_inline]] inline void StoreSums(const Sums& sums, uint8_t* to) {
+[[gnu::always_inline]] inline void StoreSums(const PairSums& sums, uint8_t* to) {
   const Vector of_low = AddTwos(sums.low);
   const Vector of_high = ShiftRight<4>(Sub16(sums.total, of_low));
   const Vector low = AddFours(of_low);
@@ -130,75 +154,46 @@ static_assert(kBlockCols / kPairCols / 2 * 0x0F <= 0xFF, "a byte holds what is a
                              _mm512_shuffle_i32x4(low, high, 0xEE)));
 }
 
-// Four registers (n1 n0; k6 n2; k3 k2 k1 k0) to bytes of four columns each.
-[[gnu::always_inline]] inline void StoreSteps(Vector (&reg)[kQuarter], uint8_t* pairs, Sums& sums) {
-  TransposeQuads(reg);  // (k3 k2; k6 n2; n1 n0 k1 k0)
-  for (size_t i = 0; i < kQuarter; ++i) {
-    uint8_t* to = pairs + i * kPairStepBytes;
-    StoreHalves(to, to + PairCodeBytes(kBlockCols / 2), reg[i]);
-    sums.Add(reg[i]);
-  }
-}
-
-// (n3 n1 n0; k6 n2; k4 k3 k2 k1)
-[[gnu::always_inline]] inline void RowsToSteps(Vector (&reg)[2 * kQuarter], uint8_t* pairs,
-                                               Sums& sums) {
-  Vector low[kQuarter];   // k4 = 0
-  Vector high[kQuarter];  // k4 = 1
-  for (size_t i = 0; i < kQuarter; ++i) {
-    SwapNibbles(reg[i], reg[i + kQuarter]);  // now the even columns of both rows, and the odd ones
-    low[i] = UnpackLow<1>(reg[i], reg[i + kQuarter]);
-    high[i] = UnpackHigh<1>(reg[i], reg[i + kQuarter]);
-  }
-  StoreSteps(low, pairs, sums);
-  StoreSteps(high, pairs + kQuarter * kPairStepBytes, sums);
-}
-
 [[gnu::always_inline]] inline void TileToPairs(const uint8_t* rows, size_t row_bytes,
                                                uint8_t* pairs, uint8_t* to_sums) {
-  Vector left[2 * kQuarter];   // k5 = 0
-  Vector right[2 * kQuarter];  // k5 = 1
-  for (size_t i = 0; i < 2 * kQuarter; ++i) {
-    const uint8_t* from = rows + (i / kQuarter * kPairsApart + i % kQuarter) * row_bytes;
-    left[i] = Load(from);
-    right[i] = Load(from + kQuarter * row_bytes);
-    ExchangeLanes(left[i], right[i]);  // (n3 n1 n0; k6 n2; k4 k3 k2 k1)
+  Vector left[2][kQuarter];   // k5 = 0
+  Vector right[2][kQuarter];  // k5 = 1
+  for (size_t n3 = 0; n3 < 2; ++n3) {
+    for (size_t i = 0; i < kQuarter; ++i) {
+      const uint8_t* from = rows + (n3 * kPairsApart + i) * row_bytes;
+      left[n3][i] = Load(from);
+      right[n3][i] = Load(from + kQuarter * row_bytes);
+      ExchangeLanes(left[n3][i], right[n3][i]);  // (n1 n0; k6 n2; k4 k3 k2 k1)
+    }
   }
-  Sums sums = {Bytes(0), Bytes(0)};
-  RowsToSteps(left, pairs, sums);
-  RowsToSteps(right, pairs + PairCodeBytes(kBlockCols / 4), sums);
+  PairSums sums = {Bytes(0), Bytes(0)};
+  RowsToSteps(left[0], left[1], pairs, sums);
+  RowsToSteps(right[0], right[1], pairs + PairCodeBytes(kBlockCols / 4), sums);
   StoreSums(sums, to_sums);
-}
-
-// (k4 k3 k2; k6 k5; n1 n0 k1 k0) to 128 columns of four rows, and of those that share bytes with
-// them.
-[[gnu::always_inline]] inline void StepsToRows(Vector (&reg)[kSteps], size_t row_bytes,
-                                               uint8_t* rows) {
-  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
-  for (Vector& codes : reg) codes = ShuffleBytes(codes, by_parity);  // (…; k0 n1 n0 k1)
-  for (size_t i = 0; i < 3; ++i) RotateIndex<2>(reg);  // (k0 n1 n0; k6 k5; k4 k3 k2 k1)
-  for (size_t i = 0; i < kQuarter; ++i) {
-    Vector even = reg[i];
-    Vector odd = reg[i + kQuarter];
-    SwapNibbles(even, odd);
-    Store(rows + i * row_bytes, even);
-    Store(rows + (i + kPairsApart) * row_bytes, odd);
-  }
 }
 
 [[gnu::always_inline]] inline void PairsToTile(const uint8_t* pairs, size_t row_bytes,
                                                uint8_t* rows) {
-  Vector upper[kSteps];  // n2 = 0
-  Vector lower[kSteps];  // n2 = 1
-  for (size_t i = 0; i < kSteps; ++i) {
-    const uint8_t* left = pairs + i * kPairStepBytes;  // k5 = 0
-    const uint8_t* right = left + PairCodeBytes(kBlockCols / 4);
-    upper[i] = LoadHalves(left, left + PairCodeBytes(kBlockCols / 2));
-    lower[i] = LoadHalves(right, right + PairCodeBytes(kBlockCols / 2));
-    ExchangeLanes(upper[i], lower[i]);
+  Vector upper[2][kQuarter];  // n2 = 0
+  Vector lower[2][kQuarter];  // n2 = 1
+  for (size_t k4 = 0; k4 < 2; ++k4) {
+    for (size_t i = 0; i < kQuarter; ++i) {
+      const uint8_t* left = pairs + (k4 * kQuarter + i) * kPairStepBytes;  // k5 = 0
+      const uint8_t* right = left + PairCodeBytes(kBlockCols / 4);
+      upper[k4][i] = LoadHalves(left, left + PairCodeBytes(kBlockCols / 2));
+      lower[k4][i] = LoadHalves(right, right + PairCodeBytes(kBlockCols / 2));
+      ExchangeLanes(upper[k4][i], lower[k4][i]);
+    }
   }
-  StepsToRows(upper, row_bytes, rows);
-  StepsToRows(lower, row_bytes, rows + kQuarter * row_bytes);
+  StepsToRows(upper[0], upper[1]);
+  StepsToRows(lower[0], lower[1]);
+  for (size_t n3 = 0; n3 < 2; ++n3) {
+    for (size_t i = 0; i < kQuarter; ++i) {
+      uint8_t* to = rows + (n3 * kPairsApart + i) * row_bytes;
+      Store(to, upper[n3][i]);
+      Store(to + kQuarter * row_bytes, lower[n3][i]);
+    }
+  }
 }
 
 // The first 16 rows of some blocks, then the others of the same: the fewer rows take turns, the
@@ -247,92 +242,59 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_by
 namespace {
 
 constexpr size_t kTileCols = 32;
-constexpr size_t kLanePairs = 4;
 
 // Of a row; with what is made of it, a tile of them fits into an L1 cache.
 constexpr size_t kPairsRunBytes = 256;
 constexpr size_t kPairsRunCols = 2 * kPairsRunBytes;
 
-// The bytes of four pairs per lane: columns 0 … 15 in `low`, 16 … 31 in `high`.
-struct PairTile {
-  Vector low[kLanePairs];
-  Vector high[kLanePairs];
-};
-
-// Sums for 16 rows of a block, in 16 bits, each of a half of four columns.
-struct Sums {
-  Vector low;    // of the codes of rows 0 … 7, which are low halves
-  Vector total;  // of whole bytes
-};
-static_assert(kMostPairCols / 2 * 0xFF <= 0xFFFF, "totals fit into 16 bits");
-
-[[gnu::always_inline]] inline void AddCodes(const PairTile& tile, Sums& sums) {
-  Vector low = Bytes(0);  // in bytes, which hold eight codes of up to 15
-  for (size_t i = 0; i < kLanePairs; ++i) {
-    for (const Vector& codes : {tile.low[i], tile.high[i]}) {
-      low = Add8(low, And(codes, Bytes(0x0F)));
-      sums.total = Add16(sums.total, AddTwos(codes));
-    }
-  }
-  sums.low = Add16(sums.low, AddTwos(low));
+[[gnu::always_inline]] inline void StoreStep(uint8_t* to, Vector step) {
+  Store(to, step);
 }
 
 // Of rows 0 … 7, then of rows 8 … 15: 16 times those are what low halves leave of whole bytes.
-[[gnu::always_inline]] inline void StoreSums(const Sums& sums, uint8_t* to) {
+// Here low halves, too, have been added up in 16 bits.
+[[gnu::always_inline]] inline void StoreSums(const PairSums& sums, uint8_t* to) {
   const Vector high = ShiftRight<4>(Sub16(sums.total, sums.low));
   Store(to, AddFours(sums.low));
   Store(to + kVectorBytes, AddFours(high));
 }
 
 [[gnu::always_inline]] inline void TileToPairs(const uint8_t* rows, size_t row_bytes,
-                                               uint8_t* pairs, Sums& sums) {
-  PairTile tile;
-  for (size_t i = 0; i < kLanePairs; ++i) {
-    const uint8_t* low = rows + i * row_bytes;
-    const uint8_t* high = rows + (i + kLanePairs) * row_bytes;
-    Vector even = LoadTwoLanes(low, high);
-    Vector odd = LoadTwoLanes(low + kPairsApart * row_bytes, high + kPairsApart * row_bytes);
-    SwapNibbles(even, odd);
-    tile.low[i] = UnpackLow<1>(even, odd);
-    tile.high[i] = UnpackHigh<1>(even, odd);
+                                               uint8_t* pairs, PairSums& sums) {
+  Vector low[kQuarter];
+  Vector high[kQuarter];
+  for (size_t i = 0; i < kQuarter; ++i) {
+    const uint8_t* from = rows + i * row_bytes;
+    low[i] = LoadTwoLanes(from, from + kQuarter * row_bytes);
+    from += kPairsApart * row_bytes;
+    high[i] = LoadTwoLanes(from, from + kQuarter * row_bytes);
   }
-  TransposeQuads(tile.low);
-  TransposeQuads(tile.high);
-  for (size_t i = 0; i < kLanePairs; ++i) {
-    uint8_t* to = pairs + i * kPairStepBytes;
-    Store(to, tile.low[i]);
-    Store(to + kLanePairs * kPairStepBytes, tile.high[i]);
-  }
-  AddCodes(tile, sums);
+  PairSums own = {Bytes(0), sums.total};  // bytes hold eight codes of up to 15
+  RowsToSteps(low, high, pairs, own);
+  sums = {Add16(sums.low, AddTwos(own.low)), own.total};
 }
 
 [[gnu::always_inline]] inline void PairsToTile(const uint8_t* pairs, size_t row_bytes,
                                                uint8_t* rows) {
-  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
-  PairTile tile;
-  for (size_t i = 0; i < kLanePairs; ++i) {
+  Vector low[kQuarter];
+  Vector high[kQuarter];
+  for (size_t i = 0; i < kQuarter; ++i) {
     const uint8_t* from = pairs + i * kPairStepBytes;
-    tile.low[i] = Load(from);
-    tile.high[i] = Load(from + kLanePairs * kPairStepBytes);
+    low[i] = Load(from);
+    high[i] = Load(from + kQuarter * kPairStepBytes);
   }
-  TransposeQuads(tile.low);
-  TransposeQuads(tile.high);
-  for (size_t i = 0; i < kLanePairs; ++i) {
-    const Vector a = ShuffleBytes(tile.low[i], by_parity);
-    const Vector b = ShuffleBytes(tile.high[i], by_parity);
-    Vector even = UnpackLow<8>(a, b);
-    Vector odd = UnpackHigh<8>(a, b);
-    SwapNibbles(even, odd);
-    uint8_t* low = rows + i * row_bytes;
-    uint8_t* high = rows + (i + kLanePairs) * row_bytes;
-    StoreTwoLanes(low, high, even);
-    StoreTwoLanes(low + kPairsApart * row_bytes, high + kPairsApart * row_bytes, odd);
+  StepsToRows(low, high);
+  for (size_t i = 0; i < kQuarter; ++i) {
+    uint8_t* to = rows + i * row_bytes;
+    StoreTwoLanes(to, to + kQuarter * row_bytes, low[i]);
+    to += kPairsApart * row_bytes;
+    StoreTwoLanes(to, to + kQuarter * row_bytes, high[i]);
   }
 }
 
 void RowsToPairBlock(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
-  Sums upper = {Bytes(0), Bytes(0)};
-  Sums lower = {Bytes(0), Bytes(0)};
+  PairSums upper = {Bytes(0), Bytes(0)};
+  PairSums lower = {Bytes(0), Bytes(0)};
   for (size_t k = 0; k < cols; k += kTileCols) {
     const uint8_t* from = rows + k / 2;
     uint8_t* to = pairs + PairCodeBytes(k);
@@ -373,12 +335,6 @@ bool ByRuns(size_t row_bytes, size_t cols, size_t blocks) {
   return row_bytes > kPairsRunBytes && kPairsRunCols % cols == 0 && blocks * cols >= kPairsRunCols;
 }
 
-// Where the next run begins: one that would stick out at the end is moved back over its neighbour,
-// and writes some blocks twice.
-size_t PairsRunStart(size_t next, size_t blocks, size_t run) {
-  return next < blocks - run ? next : blocks - run;
-}
-
 }  // namespace
 
 void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
@@ -389,11 +345,10 @@ void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, size_t bloc
   if (!ByRuns(row_bytes, cols, blocks)) return RowsToBlocks(rows, row_bytes, cols, blocks, pairs);
   alignas(kLineBytes) uint8_t tile[kPairRows * kPairsRunBytes];
   const size_t run = kPairsRunCols / cols;
-  for (size_t next = 0; next < blocks; next += run) {
-    const size_t block = PairsRunStart(next, blocks, run);
+  ForPieces(blocks, run, [&](size_t block) {
     CopyRuns<kPairsRunBytes>(rows + block * cols / 2, row_bytes, kPairRows, tile, kPairsRunBytes);
     RowsToBlocks(tile, kPairsRunBytes, cols, run, pairs + block * PairBlockBytes(cols));
-  }
+  });
 }
 
 void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
@@ -404,11 +359,10 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_by
   if (!ByRuns(row_bytes, cols, blocks)) return BlocksToRows(pairs, cols, blocks, row_bytes, rows);
   alignas(kLineBytes) uint8_t tile[kPairRows * kPairsRunBytes];
   const size_t run = kPairsRunCols / cols;
-  for (size_t next = 0; next < blocks; next += run) {
-    const size_t block = PairsRunStart(next, blocks, run);
+  ForPieces(blocks, run, [&](size_t block) {
     BlocksToRows(pairs + block * PairBlockBytes(cols), cols, run, kPairsRunBytes, tile);
     CopyRuns<kPairsRunBytes>(tile, kPairsRunBytes, kPairRows, rows + block * cols / 2, row_bytes);
-  }
+  });
 }
 
 #endif

@@ -143,29 +143,22 @@ constexpr size_t kLanesApart = kLaneRows * sizeof(uint64_t);
 [[gnu::always_inline]] inline Vector PackPair(const uint8_t* const* rows, size_t at, uint8_t* to) {
   const Vector a = LoadTwoLanes(rows[0] + at, rows[kLaneRows] + at);
   const Vector b = LoadTwoLanes(rows[1] + at, rows[kLaneRows + 1] + at);
-  Vector even = UnpackLow<4>(a, b);  // four bytes of each row, and then the next four
-  Vector odd = UnpackHigh<4>(a, b);
-  const Vector sums = AddFours(AddTwos(Add8(AddHalves(even), AddHalves(odd))));
-  SwapNibbles(even, odd);  // columns k and k + 16: the even columns, and the odd ones
+  Vector first = UnpackLow<4>(a, b);  // four bytes of each row, and then the next four
+  Vector second = UnpackHigh<4>(a, b);
+  const Vector sums = AddFours(AddTwos(Add8(AddHalves(first), AddHalves(second))));
+  ZipNibbles(first, second);  // columns k and k + 16
   const Vector signs = Bytes(0x88);
-  even = Xor(even, signs);
-  odd = Xor(odd, signs);
-  StoreTwoLanes(to, to + kLanesApart, UnpackLow<1>(even, odd));
-  StoreTwoLanes(to + kHalfStep, to + kHalfStep + kLanesApart, UnpackHigh<1>(even, odd));
+  StoreTwoLanes(to, to + kLanesApart, Xor(first, signs));
+  StoreTwoLanes(to + kHalfStep, to + kHalfStep + kLanesApart, Xor(second, signs));
   return sums;
 }
 
 [[gnu::always_inline]] inline void UnpackPair(const uint8_t* from, size_t at,
                                               uint8_t* const* rows) {
-  const Vector by_parity = Repeat(LaneOf<0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15>());
   const Vector signs = Bytes(0x88);
-  const Vector first = Xor(LoadTwoLanes(from, from + kLanesApart), signs);
-  const Vector second = Xor(LoadTwoLanes(from + kHalfStep, from + kHalfStep + kLanesApart), signs);
-  const Vector a = ShuffleBytes(first, by_parity);
-  const Vector b = ShuffleBytes(second, by_parity);
-  Vector low = UnpackLow<8>(a, b);
-  Vector high = UnpackHigh<8>(a, b);
-  SwapNibbles(low, high);
+  Vector low = Xor(LoadTwoLanes(from, from + kLanesApart), signs);
+  Vector high = Xor(LoadTwoLanes(from + kHalfStep, from + kHalfStep + kLanesApart), signs);
+  UnzipNibbles(low, high);
   StoreTwoLanes(rows[0] + at, rows[kLaneRows] + at, EvenWords(low, high));
   StoreTwoLanes(rows[1] + at, rows[kLaneRows + 1] + at, OddWords(low, high));
 }

@@ -108,7 +108,7 @@ template <bool kDense>
 
 template <bool kDense>
 [[gnu::always_inline]] inline void StoreColumns(Half& half, uint8_t* columns, size_t stride) {
-  for (size_t i = 0; i < 3; ++i) RotateIndex<1>(half.reg);  // (c4 c3 c2; p2 c5; c1 c0 p1 p0)
+  RotateIndex<1, 3>(half.reg);  // (c4 c3 c2; p2 c5; c1 c0 p1 p0)
   // 32-bit numbers of two registers to (c2 c1; c0 p2), for c5 = 0
   const Vector gather = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
   const Vector gather_next = _mm512_add_epi32(gather, _mm512_set1_epi32(4));  // for c5 = 1
@@ -162,10 +162,9 @@ template <bool kDense>
     const Vector b = LoadWords<kDense>(from + kWordCols / 2 * stride, stride);
     reg[i] = _mm512_shuffle_i32x4(a, b, 0x88);
     reg[i + kRowPairs] = _mm512_shuffle_i32x4(a, b, 0xDD);
-  }                     // (c1 c5 c4 c3; c6 c2; c0 p2 p1 p0)
-  RotateIndex<1>(reg);  // (c5 c4 c3 c0; c6 c2; p2 p1 p0 c1)
-  RotateIndex<2>(reg);  // (c4 c3 c0 p2; c6 c2; p1 p0 c5 c1)
-  RotateIndex<2>(reg);  // (c3 c0 p2 p1; c6 c2; p0 c5 c4 c1)
+  }                        // (c1 c5 c4 c3; c6 c2; c0 p2 p1 p0)
+  RotateIndex<1>(reg);     // (c5 c4 c3 c0; c6 c2; p2 p1 p0 c1)
+  RotateIndex<2, 2>(reg);  // (c3 c0 p2 p1; c6 c2; p0 c5 c4 c1)
   for (size_t i = 0; i < kRowPairs / 2; ++i) {
     for (size_t p0 = 0; p0 < 2; ++p0) {  // (c0 p2 p1 p0; c6 c5; c4 c3 c2 c1)
       const Vector places = p0 == 0 ? gather : gather_next;
@@ -191,42 +190,43 @@ struct WordBlock {
 // lanes, 32 columns more in the high lanes.
 constexpr size_t kHighLaneCols = kWordCols / 2;
 
-[[gnu::always_inline]] inline void StoreColumns(const WordBlock& block, uint8_t* columns) {
-  for (size_t i = 0; i < 16; i += 2) {
-    Store(columns + 2 * i * kWordBytes, FirstLanes(block.reg[i], block.reg[i + 1]));
-    Store(columns + (2 * i + kHighLaneCols) * kWordBytes,
-          SecondLanes(block.reg[i], block.reg[i + 1]));
+// The words of four columns.
+template <bool kDense>
+[[gnu::always_inline]] inline void StoreWords(uint8_t* to, size_t stride, Vector words) {
+  if constexpr (kDense) {
+    Store(to, words);
+  } else {
+    StoreTwoWords(to, stride, LowLane(words));
+    StoreTwoWords(to + 2 * stride, stride, HighLane(words));
   }
 }
 
-[[gnu::always_inline]] inline WordBlock LoadColumns(const uint8_t* columns) {
+template <bool kDense>
+[[gnu::always_inline]] inline Vector LoadWords(const uint8_t* from, size_t stride) {
+  if constexpr (kDense) return Load(from);
+  return JoinLanes(LoadTwoWords(from, stride), LoadTwoWords(from + 2 * stride, stride));
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline void StoreColumns(const WordBlock& block, uint8_t* columns,
+                                                size_t stride) {
+  for (size_t i = 0; i < 16; i += 2) {
+    uint8_t* to = columns + 2 * i * stride;
+    StoreWords<kDense>(to, stride, FirstLanes(block.reg[i], block.reg[i + 1]));
+    StoreWords<kDense>(to + kHighLaneCols * stride, stride,
+                       SecondLanes(block.reg[i], block.reg[i + 1]));
+  }
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline WordBlock LoadColumns(const uint8_t* columns, size_t stride) {
   WordBlock block;
   for (size_t i = 0; i < 16; i += 2) {
-    const Vector low = Load(columns + 2 * i * kWordBytes);
-    const Vector high = Load(columns + (2 * i + kHighLaneCols) * kWordBytes);
+    const uint8_t* from = columns + 2 * i * stride;
+    const Vector low = LoadWords<kDense>(from, stride);
+    const Vector high = LoadWords<kDense>(from + kHighLaneCols * stride, stride);
     block.reg[i] = FirstLanes(low, high);
     block.reg[i + 1] = SecondLanes(low, high);
-  }
-  return block;
-}
-
-// The same for words that are `column_stride` bytes apart.
-[[gnu::always_inline]] inline void StoreColumnsApart(const WordBlock& block, uint8_t* columns,
-                                                     size_t column_stride) {
-  for (size_t i = 0; i < 16; ++i) {
-    StoreTwoWords(columns + 2 * i * column_stride, column_stride, LowLane(block.reg[i]));
-    StoreTwoWords(columns + (2 * i + kHighLaneCols) * column_stride, column_stride,
-                  HighLane(block.reg[i]));
-  }
-}
-
-[[gnu::always_inline]] inline WordBlock LoadColumnsApart(const uint8_t* columns,
-                                                         size_t column_stride) {
-  WordBlock block;
-  for (size_t i = 0; i < 16; ++i) {
-    const Lane low = LoadTwoWords(columns + 2 * i * column_stride, column_stride);
-    const uint8_t* high = columns + (2 * i + kHighLaneCols) * column_stride;
-    block.reg[i] = JoinLanes(low, LoadTwoWords(high, column_stride));
   }
   return block;
 }
@@ -237,14 +237,12 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
   // row pair p. In a lane, byte index = (pair, 3 bits; column, 5 bits).
   WordBlock block;
   for (size_t pair = 0; pair < kRowPairs; ++pair) {
-    Vector even = Load(rows + 2 * pair * row_bytes);
-    Vector odd = Load(rows + (2 * pair + 1) * row_bytes);
-    SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
-    block.reg[2 * pair] = UnpackLow<1>(even, odd);
-    block.reg[2 * pair + 1] = UnpackHigh<1>(even, odd);
+    block.reg[2 * pair] = Load(rows + 2 * pair * row_bytes);
+    block.reg[2 * pair + 1] = Load(rows + (2 * pair + 1) * row_bytes);
+    ZipNibbles(block.reg[2 * pair], block.reg[2 * pair + 1]);
   }
   // Three rotations: (pair, column) becomes (column, pair), which is the order of the output.
-  for (size_t i = 0; i < 3; ++i) RotateIndex<1>(block.reg);
+  RotateIndex<1, 3>(block.reg);
   return block;
 }
 
@@ -252,7 +250,7 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
   // In a lane, byte index = (column, 5 bits; pair, 3 bits). Five rotations put the pair first,
   // but leave even and odd columns interleaved; four stop one short of that, with the bit that
   // tells them apart still in front: (column bit 0, pair, column bits 4 … 1).
-  for (size_t i = 0; i < 4; ++i) RotateIndex<1>(block.reg);
+  RotateIndex<1, 4>(block.reg);
   for (size_t pair = 0; pair < kRowPairs; ++pair) {
     Vector even = block.reg[pair];
     Vector odd = block.reg[kRowPairs + pair];
@@ -265,15 +263,13 @@ constexpr size_t kHighLaneCols = kWordCols / 2;
 template <bool kDense>
 [[gnu::always_inline]] inline void StepToWords(const uint8_t* rows, size_t row_bytes,
                                                uint8_t* columns, size_t stride) {
-  const WordBlock block = LoadRows(rows, row_bytes);
-  if constexpr (kDense) StoreColumns(block, columns);
-  if constexpr (!kDense) StoreColumnsApart(block, columns, stride);
+  StoreColumns<kDense>(LoadRows(rows, row_bytes), columns, stride);
 }
 
 template <bool kDense>
 [[gnu::always_inline]] inline void StepToRows(const uint8_t* columns, size_t stride,
                                               size_t row_bytes, uint8_t* rows) {
-  StoreRows(kDense ? LoadColumns(columns) : LoadColumnsApart(columns, stride), rows, row_bytes);
+  StoreRows(LoadColumns<kDense>(columns, stride), rows, row_bytes);
 }
 
 #endif
@@ -336,34 +332,6 @@ constexpr size_t kToRowsRows = 32;
 // Four of sixteen registers: few enough to stay registers.
 constexpr size_t kQuad = 4;
 
-struct Quad {
-  Vector reg[kQuad];
-};
-
-// Bytes of every second column, between the two steps of a transpose.
-struct QuadBlock {
-  Quad quads[kQuad];
-};
-
-// Bytes have an index in their lane, and registers one among the four. Takes the two bits in front
-// of the index of a byte to the registers, and those of the registers to its end.
-[[gnu::always_inline]] inline Quad Rotate(const Quad& in) {
-  const Vector a = UnpackLow<1>(in.reg[0], in.reg[2]);
-  const Vector b = UnpackHigh<1>(in.reg[0], in.reg[2]);
-  const Vector c = UnpackLow<1>(in.reg[1], in.reg[3]);
-  const Vector d = UnpackHigh<1>(in.reg[1], in.reg[3]);
-  return {{UnpackLow<1>(a, c), UnpackHigh<1>(a, c), UnpackLow<1>(b, d), UnpackHigh<1>(b, d)}};
-}
-
-// Sixteen registers are transposed, byte a of register b becoming byte b of register a, by two
-// rotations: first of registers i, i + 4, i + 8, i + 12, whose results go to four quads,
-[[gnu::always_inline]] inline void Spread(const Quad& in, size_t i, QuadBlock& block) {
-  const Quad out = Rotate(in);
-#pragma GCC unroll 4
-  for (size_t j = 0; j < kQuad; ++j) block.quads[j].reg[i] = out.reg[j];
-}
-// then of each of these, which makes registers 4j … 4j + 3.
-
 // SwapNibbles, and XORs both with `masks`.
 [[gnu::always_inline]] inline void SwapAndMask(Vector& a, Vector& b, Vector masks) {
   SwapNibbles(a, b);
@@ -376,35 +344,45 @@ struct QuadBlock {
 enum class Swap { kFirst, kLast };
 
 // What lies `apart` behind each of the 32 lines that are read is the other lane of its register.
+//
+// Sixteen registers are transposed, byte a of register b becoming byte b of register a, in two
+// steps: first registers i, i + 4, i + 8, i + 12, of which a rotation by two takes the two bits in
+// front of the index of a byte to the registers, and those of the registers to its end; then what
+// this has made of each of these for all i, which makes registers 4j … 4j + 3.
 template <Swap kSwap>
 [[gnu::always_inline]] inline void TransposeBlock(const uint8_t* in, size_t in_stride, size_t apart,
                                                   uint8_t* out, size_t out_stride, Vector masks) {
-  QuadBlock evens;
-  QuadBlock odds;
+  Vector evens[kQuad][kQuad];
+  Vector odds[kQuad][kQuad];
 #pragma GCC unroll 4
   for (size_t i = 0; i < kQuad; ++i) {
-    Quad even;
-    Quad odd;
+    Vector even[kQuad];
+    Vector odd[kQuad];
 #pragma GCC unroll 4
     for (size_t j = 0; j < kQuad; ++j) {
       const uint8_t* line = in + 2 * (kQuad * j + i) * in_stride;
-      even.reg[j] = LoadTwoLanes(line, line + apart);
-      odd.reg[j] = LoadTwoLanes(line + in_stride, line + in_stride + apart);
-      if (kSwap == Swap::kFirst) SwapAndMask(even.reg[j], odd.reg[j], masks);
+      even[j] = LoadTwoLanes(line, line + apart);
+      odd[j] = LoadTwoLanes(line + in_stride, line + in_stride + apart);
+      if (kSwap == Swap::kFirst) SwapAndMask(even[j], odd[j], masks);
     }
-    Spread(even, i, evens);
-    Spread(odd, i, odds);
+    RotateIndex<1, 2>(even);
+    RotateIndex<1, 2>(odd);
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kQuad; ++j) {
+      evens[j][i] = even[j];
+      odds[j][i] = odd[j];
+    }
   }
 #pragma GCC unroll 4
   for (size_t j = 0; j < kQuad; ++j) {
-    Quad even = Rotate(evens.quads[j]);
-    Quad odd = Rotate(odds.quads[j]);
+    RotateIndex<1, 2>(evens[j]);
+    RotateIndex<1, 2>(odds[j]);
 #pragma GCC unroll 4
     for (size_t i = 0; i < kQuad; ++i) {
-      if (kSwap == Swap::kLast) SwapAndMask(even.reg[i], odd.reg[i], masks);
+      if (kSwap == Swap::kLast) SwapAndMask(evens[j][i], odds[j][i], masks);
       uint8_t* line = out + 2 * (kQuad * j + i) * out_stride;
-      Store(line, even.reg[i]);
-      Store(line + out_stride, odd.reg[i]);
+      Store(line, evens[j][i]);
+      Store(line + out_stride, odds[j][i]);
     }
   }
 }
@@ -413,11 +391,6 @@ inline void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t 
                            uint8_t* rows, Vector masks) {
   TransposeBlock<Swap::kLast>(columns, column_stride, kToRowsCols / 2 * column_stride, rows,
                               row_bytes, masks);
-}
-
-// Where the next block begins.
-inline size_t BlockStart(size_t next, size_t cols, size_t block_cols) {
-  return next < cols - block_cols ? next : cols - block_cols;
 }
 
 // What the next blocks read is asked for some lines per block: all at once, they would wait for
@@ -447,12 +420,11 @@ void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t m
     return Below().rows_to_columns(rows, row_bytes, cols, mask, columns, column_stride);
   }
   const Vector masks = Bytes(mask);
-  for (size_t next = 0; next < cols; next += kToColumnsCols) {
-    const size_t k = BlockStart(next, cols, kToColumnsCols);
+  ForPieces(cols, kToColumnsCols, [&](size_t k) {
     PrefetchRowsBehind(rows + k / 2, row_bytes);
     TransposeBlock<Swap::kFirst>(rows + k / 2, row_bytes, kWideTransposeRows / 2 * row_bytes,
                                  columns + k * column_stride, column_stride, masks);
-  }
+  });
 }
 
 void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, uint8_t mask,
@@ -461,8 +433,7 @@ void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, ui
     return Below().columns_to_rows(columns, column_stride, cols, mask, row_bytes, rows);
   }
   const Vector masks = Bytes(mask);
-  for (size_t next = 0; next < cols; next += kToRowsCols) {
-    const size_t k = BlockStart(next, cols, kToRowsCols);
+  ForPieces(cols, kToRowsCols, [&](size_t k) {
     const uint8_t* from = columns + k * column_stride;
     uint8_t* to = rows + k / 2;
     PrefetchColumnsBehind(from, column_stride, 0);
@@ -470,7 +441,7 @@ void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, ui
     PrefetchColumnsBehind(from, column_stride, 1);
     ColumnsToBlock(from + kLaneBytes, column_stride, row_bytes, to + kToRowsRows * row_bytes,
                    masks);
-  }
+  });
 }
 
 #endif

@@ -30,9 +30,8 @@ void TransposeUnitsOf(const std::byte* in, size_t in_stride, size_t rows, size_t
 
 namespace {
 
-// Blocks and runs that would stick out at the end are moved back over their neighbours, and write
-// some units twice. `Block`
-// transposes kRows rows of kCols units:
+// Blocks and runs at the end write some units twice (ForPieces). `Block` transposes kRows rows of
+// kCols units:
 //
 //     static void Transpose(const std::byte* in, size_t in_stride, std::byte* out,
 //                           size_t out_stride);
@@ -46,21 +45,15 @@ struct UnitMatrix {
   size_t out_stride;
 };
 
-inline size_t Lesser(size_t a, size_t b) {
-  return a < b ? a : b;
-}
-
 // Block by block, straight from the input to the output.
 template <typename Block>
 void TransposeBlocks(const UnitMatrix& m) {
-  for (size_t next_c = 0; next_c < m.cols; next_c += Block::kCols) {
-    const size_t c = Lesser(next_c, m.cols - Block::kCols);
-    for (size_t next_r = 0; next_r < m.rows; next_r += Block::kRows) {
-      const size_t r = Lesser(next_r, m.rows - Block::kRows);
+  ForPieces(m.cols, Block::kCols, [&](size_t c) {
+    ForPieces(m.rows, Block::kRows, [&](size_t r) {
       Block::Transpose(m.in + r * m.in_stride + c * Block::kUnit, m.in_stride,
                        m.out + c * m.out_stride + r * Block::kUnit, m.out_stride);
-    }
-  }
+    });
+  });
 }
 
 // How runs of rows come side by side.
@@ -113,18 +106,16 @@ template <typename Block, size_t kRunBytes, typename Copy = CopyOnly>
 void TransposeInputRuns(const UnitMatrix& m, const Copy& copy = {}) {
   constexpr size_t kRun = kRunBytes / Block::kUnit;
   alignas(kLineBytes) std::byte tile[Block::kRows * kRunBytes];
-  for (size_t next_c = 0; next_c < m.cols; next_c += kRun) {
-    const size_t c = Lesser(next_c, m.cols - kRun);
-    for (size_t next_r = 0; next_r < m.rows; next_r += Block::kRows) {
-      const size_t r = Lesser(next_r, m.rows - Block::kRows);
+  ForPieces(m.cols, kRun, [&](size_t c) {
+    ForPieces(m.rows, Block::kRows, [&](size_t r) {
       copy.template Runs<kRunBytes>(m.in + r * m.in_stride + c * Block::kUnit, m.in_stride, r,
                                     Block::kRows, tile);
       std::byte* out = m.out + c * m.out_stride + r * Block::kUnit;
       for (size_t i = 0; i < kRun; i += Block::kCols) {
         Block::Transpose(tile + i * Block::kUnit, kRunBytes, out + i * m.out_stride, m.out_stride);
       }
-    }
-  }
+    });
+  });
 }
 
 // The other way round: a run of each of as many rows of the output as a block has columns.
@@ -132,18 +123,16 @@ template <typename Block, size_t kRunBytes>
 void TransposeOutputRuns(const UnitMatrix& m) {
   constexpr size_t kRun = kRunBytes / Block::kUnit;
   alignas(kLineBytes) std::byte tile[Block::kCols * kRunBytes];
-  for (size_t next_r = 0; next_r < m.rows; next_r += kRun) {
-    const size_t r = Lesser(next_r, m.rows - kRun);
-    for (size_t next_c = 0; next_c < m.cols; next_c += Block::kCols) {
-      const size_t c = Lesser(next_c, m.cols - Block::kCols);
+  ForPieces(m.rows, kRun, [&](size_t r) {
+    ForPieces(m.cols, Block::kCols, [&](size_t c) {
       const std::byte* in = m.in + r * m.in_stride + c * Block::kUnit;
       for (size_t i = 0; i < kRun; i += Block::kRows) {
         Block::Transpose(in + i * m.in_stride, m.in_stride, tile + i * Block::kUnit, kRunBytes);
       }
       CopyRuns<kRunBytes, kVectorBytes>(tile, kRunBytes, Block::kCols,
                                         m.out + c * m.out_stride + r * Block::kUnit, m.out_stride);
-    }
-  }
+    });
+  });
 }
 
 // Bytes of a run. Blocks that are no whole cache line wide visit the lines of the other side more

@@ -88,17 +88,20 @@ PREPACK_BINARY(Doubles, Greater, max_pd, vmaxnmq_f64)
 
 // Takes the lanes of kCount registers, lane by lane, as one sequence of units and interleaves its
 // first half with its second. On the bits of a unit's index, which are those of the register and
-// then those of its place in the lane, this is a rotation to the left by one.
-template <size_t kUnit, size_t kCount>
+// then those of its place in the lane, this is a rotation to the left by one. `kTimes`: so often.
+template <size_t kUnit, size_t kTimes = 1, size_t kCount = 0>
 [[gnu::always_inline]] inline void RotateIndex(Vector (&reg)[kCount]) {
-  Vector next[kCount];
+#pragma GCC unroll 4
+  for (size_t time = 0; time < kTimes; ++time) {
+    Vector next[kCount];
 #pragma GCC unroll 8
-  for (size_t i = 0; i < kCount / 2; ++i) {
-    next[2 * i] = UnpackLow<kUnit>(reg[i], reg[i + kCount / 2]);
-    next[2 * i + 1] = UnpackHigh<kUnit>(reg[i], reg[i + kCount / 2]);
-  }
+    for (size_t i = 0; i < kCount / 2; ++i) {
+      next[2 * i] = UnpackLow<kUnit>(reg[i], reg[i + kCount / 2]);
+      next[2 * i + 1] = UnpackHigh<kUnit>(reg[i], reg[i + kCount / 2]);
+    }
 #pragma GCC unroll 16
-  for (size_t i = 0; i < kCount; ++i) reg[i] = next[i];
+    for (size_t i = 0; i < kCount; ++i) reg[i] = next[i];
+  }
 }
 
 // The sum of numbers of 32 bits.
@@ -155,7 +158,8 @@ template <size_t kUnit, size_t kCount>
   return And(Or(words, ShiftLeft<4>(words)), Bytes(0x0F));
 }
 
-// Rows of nibbles to their columns: the halves of lanes apart, then side by side.
+// Two rows of nibbles become bytes with a nibble of each: in `a` those of the columns in the low
+// halves of the lanes, in their order, and in `b` those of the high halves.
 [[gnu::always_inline]] inline void ZipNibbles(Vector& a, Vector& b) {
   SwapNibbles(a, b);  // now the even columns of both rows, and the odd ones
   const Vector low = UnpackLow<1>(a, b);

@@ -64,13 +64,13 @@ struct Doubles {
     if constexpr (kUnit == 4) return {neon##_u32(a.low, b.low), neon##_u32(a.high, b.high)}; \
     if constexpr (kUnit == 8) return {neon##_u64(a.low, b.low), neon##_u64(a.high, b.high)}; \
   }
-#define PREPACK_MEMORY(type, load, store, element, x86, neon)            \
-  [[gnu::always_inline]] inline type load(const element* from) {         \
-    return {vld1q_##neon(from), vld1q_##neon(from + 16 / sizeof *from)}; \
-  }                                                                      \
-  [[gnu::always_inline]] inline void store(element* to, type value) {    \
-    vst1q_##neon(to, value.low);                                         \
-    vst1q_##neon(to + 16 / sizeof *to, value.high);                      \
+#define PREPACK_MEMORY(type, load, store, element, x86, neon)                            \
+  [[gnu::always_inline]] inline type load(const element* from) {                         \
+    return {vld1q_##neon(from), vld1q_##neon(from + 16 / sizeof *from)};                 \
+  }                                                                                      \
+  [[gnu::always_inline]] inline void store(std::add_pointer_t<element> to, type value) { \
+    vst1q_##neon(to, value.low);                                                         \
+    vst1q_##neon(to + 16 / sizeof *to, value.high);                                      \
   }
 #define PREPACK_BITWISE(name, x86, neon) PREPACK_BINARY(Vector, name, x86, neon)
 

@@ -60,12 +60,12 @@ using Lane = __m128i;
     if constexpr (kUnit == 4) return PREPACK_MM(x86##_epi32)(a, b); \
     if constexpr (kUnit == 8) return PREPACK_MM(x86##_epi64)(a, b); \
   }
-#define PREPACK_MEMORY(type, load, store, element, x86, neon)         \
-  [[gnu::always_inline]] inline type load(const element* from) {      \
-    return PREPACK_MM(loadu_##x86)(from);                             \
-  }                                                                   \
-  [[gnu::always_inline]] inline void store(element* to, type value) { \
-    PREPACK_MM(storeu_##x86)(to, value);                              \
+#define PREPACK_MEMORY(type, load, store, element, x86, neon)                            \
+  [[gnu::always_inline]] inline type load(const element* from) {                         \
+    return PREPACK_MM(loadu_##x86)(from);                                                \
+  }                                                                                      \
+  [[gnu::always_inline]] inline void store(std::add_pointer_t<element> to, type value) { \
+    PREPACK_MM(storeu_##x86)(to, value);                                                 \
   }
 // What xsimd's operators call: those are not inline, and in large functions calls to them stay.
 #define PREPACK_BITWISE(name, x86, neon)                          \
@@ -236,13 +236,6 @@ template <int... kBytes>
   lanes = _mm512_mask_broadcast_i32x4(lanes, 0x00F0, b);
   lanes = _mm512_mask_broadcast_i32x4(lanes, 0x0F00, c);
   return _mm512_mask_broadcast_i32x4(lanes, 0xF000, d);
-}
-
-// 16 bytes of each of four places that are `stride` bytes apart.
-[[gnu::always_inline]] inline Vector LoadLanes(const void* from, size_t stride) {
-  const auto* first = static_cast<const char*>(from);
-  return JoinLanes(LoadLane(first), LoadLane(first + stride), LoadLane(first + 2 * stride),
-                   LoadLane(first + 3 * stride));
 }
 
 // Exchanges odd lanes of `a` with even lanes of `b`. Its own inverse.

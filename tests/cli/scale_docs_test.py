@@ -267,16 +267,45 @@ class Stores(ScriptsTest):
             del spec["template"]
         self.assertEqual(job, shared)
         self.assertEqual(container["image"], of_shared["image"])
-        for index in range(PARTS):
-            done = subprocess.run(
-                container["command"] + container["args"], capture_output=True, text=True, check=False, cwd="/",
-                env={**self.env(), "JOB_COMPLETION_INDEX": str(index), "SOURCE": self.args[0], "OUT": self.args[1],
-                     "TARGET": "vllm-cpu", "PARTS": str(PARTS), "SCRATCH": str(self.jobs_disk)})
-            self.assertEqual(done.returncode, 0, done.stderr)
+        for index in (*range(PARTS), *range(PARTS)):
+            again = self.part(index + 1).exists()
+            done = self.run_in(container["command"] + container["args"], index)
+            self.assertEqual("is complete already" in done, again)
             self.assertEqual(sorted(os.listdir(self.part(index + 1)))[0], ".prepack-source.json")
-        self.script("slurm_submit", *self.args)
-        self.assertEqual((self.jobs / "log").read_text().count("is complete already"), PARTS)
+        self.kubernetes_after_the_parts(given)
         self.assert_stored()
+
+    def run_in(self, words, index):
+        """What a container prints, which gets the addresses of this store."""
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd="/",
+            env={**self.env(), "JOB_COMPLETION_INDEX": str(index), "SOURCE": self.args[0], "OUT": self.args[1],
+                 "TARGET": "vllm-cpu", "PARTS": str(PARTS), "SCRATCH": str(self.jobs_disk)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def kubernetes_after_the_parts(self, given):
+        """The other three jobs, with the addresses of the first."""
+        source, out = given["SOURCE"], given["OUT"]
+        here = {source: self.args[0], out: self.args[1]}
+        secret = read_job("kubernetes-store.yaml")[1]["envFrom"]
+        log = ""
+        for name in ("merge", "verify", "verdict"):
+            job, container = read_job(f"kubernetes-store-{name}.yaml")
+            shared, of_shared = read_job(f"kubernetes-{name}.yaml")
+            self.assertEqual((container["image"], container["envFrom"]), (of_shared["image"], secret))
+            for spec in (job["spec"], shared["spec"]):
+                del spec["template"]
+            self.assertEqual(job, shared)
+            env = {e["name"]: e["value"] for e in container.get("env", [])}
+            self.assertLessEqual(env.items(), given.items())
+            words = container["command"] + container.get("args", [])
+            for place in sorted(here, key=len, reverse=True):
+                words = [word.replace(place, here[place]) for word in words]
+            for index in range(PARTS if name == "verify" else 1):
+                log += self.run_in(words, index)
+        self.assertIn("\npassed\n", log)
+        self.assertEqual(sorted(os.listdir(self.store / "out.verify")), ["0.json", "1.json", "2.json"])
 
 
 @unittest.skipIf(yaml is None, "PyYAML is not installed")

@@ -32,15 +32,21 @@ def take(arguments: List[str], *names: str) -> Optional[str]:
 
 
 def take_all(arguments: List[str], name: str) -> List[str]:
-    """The values of an option that takes several, up to the next option; all are removed."""
+    """The values of an option that takes several, up to the next option, or of `--name=VALUE`; all are removed."""
     values: List[str] = []
-    while name in arguments:
-        begin = end = arguments.index(name)
-        end += 1
-        while end < len(arguments) and not arguments[end].startswith("-"):
-            end += 1
-        values += arguments[begin + 1 : end]
-        del arguments[begin:end]
+    rest: List[str] = []
+    taking = False
+    for argument in arguments:
+        option, separator, value = argument.partition("=")
+        if option == name and separator:
+            values.append(value)
+        elif argument.startswith("-"):
+            taking = argument == name
+            if not taking:
+                rest.append(argument)
+        else:
+            (values if taking else rest).append(argument)
+    arguments[:] = rest
     return values
 
 

@@ -29,8 +29,10 @@ void Append(const std::filesystem::path& path, std::string_view text) {
 std::filesystem::path WriteSample(const TempFolder& folder) {
   const std::filesystem::path path = folder / "journal";
   Journal journal = Value(Journal::Create(path, kIdentity, {2, 3}));
-  RequireOk(journal.Append(
-      7, {.rounded_scales = 5, .outputs = {kHash, kOther}, .sources = {{4, kOther}}}));
+  RequireOk(journal.Append(7, {.rounded_scales = 5,
+                               .outputs = {kHash, kOther},
+                               .sources = {{4, kOther}},
+                               .details = R"({"a":[1,2.5]})"}));
   RequireOk(journal.Append(0, {.rounded_scales = 0, .outputs = {}, .sources = {}}));
   return path;
 }
@@ -45,7 +47,9 @@ TEST_CASE("a journal tells what it was told") {
   CHECK(contents->units.at(7).rounded_scales == 5);
   CHECK(contents->units.at(7).outputs == std::vector{kHash, kOther});
   CHECK(contents->units.at(7).sources == std::vector{SourceNote{4, kOther}});
+  CHECK(contents->units.at(7).details == R"({"a":[1,2.5]})");
   CHECK(contents->units.at(0).outputs.empty());
+  CHECK(contents->units.at(0).details.empty());
   CHECK(contents->bytes == std::filesystem::file_size(folder / "journal"));
 }
 

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -15,6 +16,7 @@
 
 #include "catch.h"
 #include "io_fault.h"
+#include "prepack/io/noted_ranges.h"
 #include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -77,10 +79,67 @@ TEST_CASE("a file of headers has its ranges, and the size of the whole") {
     CheckError(file.VisitAt(offset, 2, [](const std::byte*) {}), ErrorKind::kUnsupported,
                "headers only");
   }
-  CheckError(file.Pin(0, 2).status(), ErrorKind::kUnsupported, "headers only");
+  CheckError(file.Pin(7, 2).status(), ErrorKind::kUnsupported, "headers only");
+  std::string visited;
+  const auto visit = [&](const std::byte* bytes) {
+    visited.assign(reinterpret_cast<const char*>(bytes), 2);
+  };
+  RequireOk(file.VisitAt(8, 2, visit));
+  CHECK(visited == "89");
+  RequireOk(file.VisitAt(3, 2, visit));
+  CHECK(visited == "34");
+  RequireOk(file.VisitAt(16, 0, visit));
+  CheckError(file.VisitAt(15, 2, visit), ErrorKind::kMalformed, "the file ended early");
+  CHECK(file.ranges() == ByteRanges{{0, 5}, {8, 2}});
   // Nothing of the table at its end is taken for the model.
   CheckError(file.ReadAt(15, out), ErrorKind::kMalformed, "the file ended early");
   CheckError(file.ReadAt(UINT64_MAX, out), ErrorKind::kMalformed, "the file ended early");
+}
+
+struct NotedIn {
+  explicit NotedIn(NotedRanges::Mode mode) { NotedRanges::OfProcess().SetMode(mode); }
+  ~NotedIn() {
+    NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kNothing);
+    NotedRanges::OfProcess().Take();
+  }
+  NotedIn(const NotedIn&) = delete;
+  NotedIn& operator=(const NotedIn&) = delete;
+};
+
+TEST_CASE("of a file of headers, what is missing is zeros for those who only want to know") {
+  constexpr uint64_t kSize = 200'000;
+  const TempFolder folder;
+  RequireOk(WriteTextFile(folder / "a", std::string(kSize, 'x')));
+  RequireOk(WriteHeadersFile(Value(File::OpenForRead(folder / "a")), {{0, 100}}));
+  std::filesystem::remove(folder / "a");
+  const File file = Value(File::OpenWeights(folder / "a"));
+  const NotedIn noted(NotedRanges::Mode::kMissing);
+  CHECK(ReadString(file, 150'000, 3) == std::string(3, '\0'));
+  uint64_t zeros = 0;
+  RequireOk(file.VisitAt(70'001, 100'000, [&](const std::byte* bytes) {
+    zeros = static_cast<uint64_t>(std::count(bytes, bytes + 100'000, std::byte{0}));
+  }));
+  CHECK(zeros == 100'000);
+  CHECK(ReadString(file, 10, 3) == "xxx");
+  const NotedRanges& ranges = NotedRanges::OfProcess();
+  CHECK(ranges.Of(folder / "a") == ByteRanges{{70'001, 100'000}, {150'000, 3}});
+  CHECK(ranges.Has(folder / "a", 150'002, 10));
+  CHECK(ranges.Has(folder / "a", 170'000, 1));
+  CHECK_FALSE(ranges.Has(folder / "a", 170'001, 1000));
+  CHECK_FALSE(ranges.Has(folder / "a", 0, 70'001));
+  CHECK_FALSE(ranges.Has(folder / "b", 150'002, 10));
+}
+
+TEST_CASE("what is mapped of a whole file is noted, too") {
+  const TempFolder folder;
+  RequireOk(WriteTextFile(folder / "a", std::string(100, 'x')));
+  const File file = Value(File::OpenWeights(folder / "a"));
+  const NotedIn noted(NotedRanges::Mode::kRead);
+  RequireOk(file.VisitAt(20, 10, [](const std::byte*) {}));
+  ReadString(file, 50, 5);
+  auto taken = NotedRanges::OfProcess().Take();
+  CHECK(taken.at(folder / "a") == ByteRanges{{20, 10}, {50, 5}});
+  CHECK(NotedRanges::OfProcess().empty());
 }
 
 TEST_CASE("a read past the end says how much there was") {

@@ -20,10 +20,10 @@
 #include "prepack/gguf/model.h"
 #include "prepack/io/file.h"
 #include "prepack/io/memory_limit.h"
-#include "prepack/io/noted_ranges.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/measurements.h"
+#include "prepack/packed/output_hash.h"
 #include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
 
@@ -64,6 +64,10 @@ class Conversion {
   Result<std::vector<MeasuredNote>> NotesOfConsumed(const Manifest& manifest);
   Status StartJournal(const OutputFolder& folder);
   Status OpenShard(size_t index);
+  Result<bool> IsInPlace(uint64_t number, const FinishedUnit& finished) const;
+  std::vector<const StoredTensor*> MadeOf(size_t number) const {
+    return SourcesOf(checkpoint_, plan_, shards_.units[number]);
+  }
   Status TakeSideFiles();
   Status FillInBatches();
   Status FlushBatch();
@@ -132,6 +136,21 @@ Status Conversion::OpenShard(size_t index) {
   return {};
 }
 
+// Whether the shards hold the unit as the journal says.
+Result<bool> Conversion::IsInPlace(uint64_t number, const FinishedUnit& finished) const {
+  if (number >= shards_.units.size()) return false;
+  const OutputUnit& unit = shards_.units[number];
+  if (finished.outputs.size() != unit.slots.size()) return false;
+  for (size_t i = 0; i < unit.slots.size(); ++i) {
+    const OutputSlot slot = unit.slots[i];
+    if (created_.contains(slot.shard)) return false;
+    PREPACK_TRY_ASSIGN(const Hash128 hash,
+                       StreamedHash().Finish(RangeOf(writers_[slot.shard], slot.index)));
+    if (hash != finished.outputs[i]) return false;
+  }
+  return true;
+}
+
 Status Conversion::OpenShards(const OutputFolder& folder) {
   folder_ = folder.path();
   PREPACK_TRY_ASSIGN(OutputShards shards,
@@ -146,11 +165,13 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   for (size_t i = 0; i < shards_.names.size(); ++i) {
     PREPACK_TRY(OpenShard(i));
   }
-  Status status = DropUnfinished(shards_, writers_, created_, threads_, finished_);
-  if (status.ok()) {
-    status = CheckSources(checkpoint_, plan_, shards_, threads_, progress_, finished_);
-  }
-  return status.ok() ? TakeSideFiles() : status;
+  const auto is_in_place = [&](uint64_t unit, const FinishedUnit& finished) {
+    return IsInPlace(unit, finished);
+  };
+  const auto sources_of = [&](size_t unit) { return MadeOf(unit); };
+  PREPACK_TRY(DropUnfinished(is_in_place, threads_, finished_));
+  PREPACK_TRY(CheckSources(checkpoint_, sources_of, threads_, progress_, finished_));
+  return TakeSideFiles();
 }
 
 // Done before the weights: hours later, these files may belong to another revision.
@@ -195,7 +216,8 @@ Status Conversion::FlushBatch() {
 
 Status Conversion::FillInBatches() {
   const std::string output = options_.output.string();
-  PREPACK_TRY(flow_.Begin(plan_, shards_, finished_));
+  const auto sources_of = [&](size_t unit) { return MadeOf(unit); };
+  PREPACK_TRY(flow_.Begin(shards_.units.size(), sources_of, finished_));
   filler_->Begin(threads_, output);
   const bool judges = options_.flow.consume && options_.observer != nullptr;
   if (judges) PREPACK_TRY(filler_->ShowFinished());
@@ -245,7 +267,7 @@ Result<std::vector<MeasuredNote>> Conversion::NotesOfConsumed(const Manifest& ma
   std::set<std::string, std::less<>> consumed;
   for (const auto& [number, done] : finished_) {
     const OutputUnit& unit = shards_.units[number];
-    const auto sources = SourcesOf(checkpoint_, plan_, unit);
+    const auto sources = MadeOf(number);
     const auto gone = std::ranges::find_if(sources, [&](const StoredTensor* tensor) {
       return checkpoint_.files()[tensor->file].file.headers_only();
     });
@@ -420,26 +442,9 @@ Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoi
   return report;
 }
 
-// The headers that stay of a shard need what is read of it up to the plan: the next run plans
-// again.
-struct ReadingsNoted {
-  ReadingsNoted() { NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kRead); }
-  ~ReadingsNoted() { NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kNothing); }
-  ReadingsNoted(const ReadingsNoted&) = delete;
-  ReadingsNoted& operator=(const ReadingsNoted&) = delete;
-};
-
-Status CheckFlow(const ConvertOptions& options) {
+Status CheckFlowOf(const ConvertOptions& options) {
   const FlowOptions& flow = options.flow;
-  if ((flow.consume || flow.done != nullptr) && !options.flush) {
-    return Usage("--no-flush",
-                 "what was given away, or is to be removed, must be on the disk first")
-        .Hint("Leave it out with --consume and --done");
-  }
-  if (flow.consume && !options.resume) {
-    return Usage("--consume", "what an interrupted run has made of removed shards must not be lost")
-        .Expected("--resume on the same line");
-  }
+  PREPACK_TRY(CheckFlow(flow, options.flush, options.resume));
   if (options.part.IsWhole() || !flow.MovesSource()) return {};
   if (flow.consume && flow.fetch == nullptr) {
     return Usage("--consume", "other parts need the shards, too")
@@ -448,18 +453,6 @@ Status CheckFlow(const ConvertOptions& options) {
   if (options.trust_source) return {};
   return Usage("--fetch", "a part with a source that comes bit by bit reads nothing but its own")
       .Expected("--trust-source");
-}
-
-// A run that begins anew removes what an interrupted one has left: perhaps all that there is of
-// shards that it has consumed.
-Status CheckSourceIsHere(const ConvertOptions& options, const Checkpoint& checkpoint) {
-  if (options.resume || options.flow.fetch != nullptr) return {};
-  for (const CheckpointFile& file : checkpoint.files()) {
-    std::byte next{};
-    if (file.file.present() == file.file.size()) continue;
-    PREPACK_TRY(file.file.ReadAt(file.file.present(), {&next, 1}));
-  }
-  return {};
 }
 
 // The folder needs a config. And a GGUF file is read in no order that it could come or go in.
@@ -481,11 +474,11 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
   PREPACK_TRY(CheckLike(options));
-  PREPACK_TRY(CheckFlow(options));
+  PREPACK_TRY(CheckFlowOf(options));
   std::optional<ReadingsNoted> noted;
   if (options.flow.consume) noted.emplace();
   PREPACK_TRY_ASSIGN(Checkpoint checkpoint, OpenSource(options.source, options.gguf));
-  PREPACK_TRY(CheckSourceIsHere(options, checkpoint));
+  if (!options.resume && options.flow.fetch == nullptr) PREPACK_TRY(CheckIsHere(checkpoint));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
                      ReadSourceModel(checkpoint, options.plan.accepted));
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,7 +30,6 @@
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/io/posix.h"
-#include "prepack/packed/output_hash.h"
 #include "prepack/packed/scheme_json.h"
 #include "prepack/packed/source_identity.h"
 
@@ -103,11 +103,12 @@ std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
     tensors.push_back(note.tensor);
     sources.push_back(note.hash);
   }
-  const Json json = {{"unit", unit},
-                     {"rounded_scales", finished.rounded_scales},
-                     {"outputs", HexOf(finished.outputs)},
-                     {"tensors", tensors},
-                     {"sources", HexOf(sources)}};
+  Json json = {{"unit", unit},
+               {"rounded_scales", finished.rounded_scales},
+               {"outputs", HexOf(finished.outputs)},
+               {"tensors", tensors},
+               {"sources", HexOf(sources)}};
+  if (!finished.details.empty()) json["details"] = Json::parse(finished.details);
   return JournalLine(json.dump());
 }
 
@@ -154,7 +155,12 @@ Status ReadUnit(const Json& json, std::string_view where, JournalContents& conte
   JsonFields fields(json, std::string(where), status);
   const uint64_t unit = fields.Uint("unit");
   FinishedUnit finished{fields.Uint("rounded_scales"), ReadHashes(fields, "outputs"),
-                        ReadSources(fields)};
+                        ReadSources(fields), ""};
+  if (fields.Has("details")) {
+    if (const Json* details = fields.Object("details"); details != nullptr) {
+      finished.details = details->dump();
+    }
+  }
   if (status.ok()) contents.units[unit] = std::move(finished);
   return status;
 }
@@ -369,23 +375,6 @@ Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const Ru
 
 namespace {
 
-// Whether the shards hold the unit as the journal says.
-Result<bool> IsInPlace(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
-                       const std::set<size_t>& created, uint64_t index,
-                       const FinishedUnit& finished) {
-  if (index >= shards.units.size()) return false;
-  const OutputUnit& unit = shards.units[index];
-  if (finished.outputs.size() != unit.slots.size()) return false;
-  for (size_t i = 0; i < unit.slots.size(); ++i) {
-    const OutputSlot slot = unit.slots[i];
-    if (created.contains(slot.shard)) return false;
-    PREPACK_TRY_ASSIGN(const Hash128 hash,
-                       StreamedHash().Finish(RangeOf(writers[slot.shard], slot.index)));
-    if (hash != finished.outputs[i]) return false;
-  }
-  return true;
-}
-
 constexpr std::string_view kEarlierRun = "the interrupted run that --resume would continue";
 constexpr std::string_view kBeginAnew = "Run without --resume to start from the beginning";
 
@@ -400,11 +389,10 @@ bool AreAbout(const Checkpoint& checkpoint, const std::vector<const StoredTensor
 
 // Drops units whose notes are about other tensors, or leave out a tensor that no other unit notes:
 // the tensor of stacked experts is noted with only one of them, which may be unfinished.
-void DropUnknownSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+void DropUnknownSources(const Checkpoint& checkpoint, SourcesOfUnit sources_of,
                         FinishedUnits& finished) {
   std::erase_if(finished, [&](const auto& unit) {
-    const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
-    return !AreAbout(checkpoint, sources, unit.second.sources);
+    return !AreAbout(checkpoint, sources_of(unit.first), unit.second.sources);
   });
   for (bool dropped = true; dropped;) {  // dropping a unit also drops its notes
     std::vector<bool> noted(checkpoint.tensors().size());
@@ -412,7 +400,7 @@ void DropUnknownSources(const Checkpoint& checkpoint, const Plan& plan, const Ou
       for (const SourceNote& note : done.sources) noted[note.tensor] = true;
     }
     dropped = std::erase_if(finished, [&](const auto& unit) {
-                const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
+                const auto sources = sources_of(unit.first);
                 return !std::ranges::all_of(sources, [&](const StoredTensor* tensor) {
                   return noted[NumberOf(checkpoint, *tensor)];
                 });
@@ -451,14 +439,12 @@ Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::
   return {};
 }
 
-Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
-                      const std::set<size_t>& created, unsigned threads, FinishedUnits& finished) {
+Status DropUnfinished(UnitIsInPlace is_in_place, unsigned threads, FinishedUnits& finished) {
   std::vector<FinishedUnits::iterator> units;
   for (auto it = finished.begin(); it != finished.end(); ++it) units.push_back(it);
   std::vector<uint8_t> in_place(units.size(), 0);  // not bool: threads write neighbours
   PREPACK_TRY(ParallelFor(units.size(), threads, [&](size_t i, unsigned) {
-    PREPACK_TRY_ASSIGN(const bool found,
-                       IsInPlace(shards, writers, created, units[i]->first, units[i]->second));
+    PREPACK_TRY_ASSIGN(const bool found, is_in_place(units[i]->first, units[i]->second));
     in_place[i] = found ? 1 : 0;
     return Status();
   }));
@@ -468,9 +454,9 @@ Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsW
   return {};
 }
 
-Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
-                    unsigned threads, Progress& progress, FinishedUnits& finished) {
-  DropUnknownSources(checkpoint, plan, shards, finished);
+Status CheckSources(const Checkpoint& checkpoint, SourcesOfUnit sources_of, unsigned threads,
+                    Progress& progress, FinishedUnits& finished) {
+  DropUnknownSources(checkpoint, sources_of, finished);
   std::vector<SourceNote> notes;
   std::set<const StoredTensor*> tensors;
   for (const auto& [unit, done] : finished) {

@@ -6,25 +6,21 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
-#include "prepack/container/safetensors_writer.h"
-#include "prepack/convert/output_shards.h"
 #include "prepack/convert/plan.h"
 #include "prepack/io/file.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/run_identity.h"
 
 namespace prepack {
-
-class Checkpoint;
 
 // What a conversion of `checkpoint` by `plan` is bound to.
 RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const PlanOptions& options,
@@ -37,12 +33,13 @@ RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const Pla
 //     {"prepack":"0.1.0","source":"…","options":"…","plan":"…","part":"1/1"} 93b1…
 //     {"unit":0,"rounded_scales":0,"outputs":["…"],"tensors":[4,5],"sources":["…","…"]} 07fe…
 //
-// A line is written when its unit is, and is not flushed: what a line says is checked against the
-// bytes of the shard and of the source before it is believed (resume.h), so that neither a lost
-// page nor a lost line nor another source can hurt. The hash is for what neither can tell. A last
-// line without its end is ignored, and so is all behind zeros, which a power failure leaves; of two
-// lines about one unit the later one counts. Where the source goes while it is verified, there are
-// lines of what was measured of it, too, which are flushed before it goes:
+// with "details" where the writer of the output has some. A line is written when its unit is, and
+// is not flushed: what a line says is checked against the bytes of the shard and of the source
+// before it is believed (resume.h), so that neither a lost page nor a lost line nor another source
+// can hurt. The hash is for what neither can tell. A last line without its end is ignored, and so
+// is all behind zeros, which a power failure leaves; of two lines about one unit the later one
+// counts. Where the source goes while it is verified, there are lines of what was measured of it,
+// too, which are flushed before it goes:
 //
 //     {"measured":"exact model.layers.0.mlp.down_proj","unit":"module …","value":{…}} 5d1c…
 
@@ -57,13 +54,18 @@ struct SourceNote {
   friend bool operator==(const SourceNote&, const SourceNote&) = default;
 };
 
-// A unit of OutputShards::units that is in its shard.
+// The tensors that a unit is made of. What a unit is, the writer of the output knows: here they are
+// numbers.
+using SourcesOfUnit = FunctionRef<std::vector<const StoredTensor*>(size_t unit)>;
+
+// A unit that is in the output.
 struct FinishedUnit {
   uint64_t rounded_scales = 0;
-  std::vector<Hash128> outputs;  // xxh3-128 of its tensors, as OutputUnit::slots
+  std::vector<Hash128> outputs;  // xxh3-128 of its tensors, in the order of the unit
   // The source tensors that were hashed with it. One that several units are made of is noted by the
   // first of them.
   std::vector<SourceNote> sources;
+  std::string details = {};  // JSON of what else the writer knows of it; empty: nothing
 };
 
 using FinishedUnits = std::map<uint64_t, FinishedUnit>;
@@ -129,16 +131,15 @@ Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::pat
 // Removes all files of a hidden folder but the shards: they are written anew.
 Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
-// Drops the units whose bytes are not in the shards. `created`: shards that are new, and so hold
-// nothing.
-Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
-                      const std::set<size_t>& created, unsigned threads, FinishedUnits& finished);
+// Drops the units whose bytes are not in the output, as `is_in_place` says, from any thread.
+using UnitIsInPlace = FunctionRef<Result<bool>(uint64_t unit, const FinishedUnit& finished)>;
+Status DropUnfinished(UnitIsInPlace is_in_place, unsigned threads, FinishedUnits& finished);
 
 // Was each unit made of what the source holds now? kUsage when a tensor has changed: two models
 // must not get into one output. Units of which the journal does not say what they were made of are
 // dropped.
-Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
-                    unsigned threads, Progress& progress, FinishedUnits& finished);
+Status CheckSources(const Checkpoint& checkpoint, SourcesOfUnit sources_of, unsigned threads,
+                    Progress& progress, FinishedUnits& finished);
 
 }  // namespace prepack
 

@@ -24,12 +24,10 @@ constexpr auto kLookEvery = std::chrono::milliseconds(50);  // for a request to 
 constexpr uint64_t kMostAtOnce = 16;                        // shards that are fetched
 
 // Ascending.
-std::vector<size_t> FilesOf(const Checkpoint& checkpoint, const Plan& plan,
-                            const OutputUnit& unit) {
+std::vector<size_t> FilesOf(const std::vector<const StoredTensor*>& tensors) {
   std::vector<size_t> files;
-  for (const StoredTensor* tensor : SourcesOf(checkpoint, plan, unit)) {
-    files.push_back(tensor->file);
-  }
+  files.reserve(tensors.size());
+  for (const StoredTensor* tensor : tensors) files.push_back(tensor->file);
   std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
@@ -37,8 +35,52 @@ std::vector<size_t> FilesOf(const Checkpoint& checkpoint, const Plan& plan,
 
 }  // namespace
 
+Status CheckFlow(const FlowOptions& flow, bool flush, bool resume) {
+  if ((flow.consume || flow.done != nullptr) && !flush) {
+    return Usage("--no-flush",
+                 "what was given away, or is to be removed, must be on the disk first")
+        .Hint("Leave it out with --consume and --done");
+  }
+  if (!flow.consume || resume) return {};
+  return Usage("--consume", "what an interrupted run has made of removed shards must not be lost")
+      .Expected("--resume on the same line");
+}
+
+Status CheckIsHere(const Checkpoint& checkpoint) {
+  for (const CheckpointFile& file : checkpoint.files()) {
+    std::byte next{};
+    if (file.file.present() == file.file.size()) continue;
+    PREPACK_TRY(file.file.ReadAt(file.file.present(), {&next, 1}));
+  }
+  return {};
+}
+
+Status BringHeaders(const FlowOptions& options, const fs::path& source,
+                    FunctionRef<Status()> plan) {
+  // First what readers want, then the converter of llama.cpp, and what it computes with.
+  constexpr int kMostRounds = 8;
+  if (options.fetch == nullptr) return {};
+  for (int round = 0; round < kMostRounds; ++round) {
+    PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(source));
+    const bool is_here = std::ranges::none_of(
+        checkpoint.files(), [](const CheckpointFile& file) { return file.file.headers_only(); });
+    if (is_here) return {};
+    NotedRanges& noted = NotedRanges::OfProcess();
+    noted.SetMode(NotedRanges::Mode::kMissing);
+    // An error may come of the zeros; another one comes again without them.
+    (void)plan();
+    noted.SetMode(NotedRanges::Mode::kNothing);
+    const auto wanted = noted.Take();
+    if (wanted.empty()) return {};
+    const Part whole;
+    SourceFlow flow(options, whole, checkpoint, nullptr);
+    PREPACK_TRY(flow.BringRanges(wanted));
+  }
+  return Unsupported(source.string(), "planning wants more of the shards each time");
+}
+
 SourceFlow::SourceFlow(const FlowOptions& options, const Part& part, Checkpoint& checkpoint,
-                       ConversionObserver* observer)
+                       SourceObserver* observer)
     : options_(options),
       part_(part),
       checkpoint_(checkpoint),
@@ -95,14 +137,13 @@ void SourceFlow::AddUnit(size_t unit, bool finished, const std::vector<size_t>& 
   }
 }
 
-Status SourceFlow::Begin(const Plan& plan, const OutputShards& shards,
-                         const FinishedUnits& finished) {
+Status SourceFlow::Begin(size_t units, SourcesOfUnit sources_of, const FinishedUnits& finished) {
   if (options_.MovesSource()) PREPACK_TRY(LockSource());
   if (options_.fetch != nullptr) PREPACK_TRY(RemovePartials());
   PREPACK_TRY(CheckLinks());
   batches_.resize(std::max<size_t>(1, shards_.size()));
-  for (size_t unit = 0; unit < shards.units.size(); ++unit) {
-    AddUnit(unit, finished.contains(unit), FilesOf(checkpoint_, plan, shards.units[unit]));
+  for (size_t unit = 0; unit < units; ++unit) {
+    AddUnit(unit, finished.contains(unit), FilesOf(sources_of(unit)));
   }
   for (size_t file = 0; file < shards_.size(); ++file) {
     if (!checkpoint_.files()[file].file.headers_only()) {
@@ -197,17 +238,37 @@ Status SourceFlow::Reopen(size_t file) {
   return observer_ == nullptr ? Status() : observer_->SourceFileMoved(file);
 }
 
-// Files are opened anew on this thread alone, and none that another one reads. One that is not what
-// was planned does not stay.
+// One that is not what was planned does not stay.
+Status SourceFlow::TakeFetched(size_t file) {
+  Status status = Reopen(file);
+  if (!status.ok()) posix::RemoveTree(PathOf(file));
+  return status;
+}
+
+// Files are opened anew on this thread alone, and none that another one reads.
 Status SourceFlow::TakeArrived() {
   for (size_t file = 0; file < shards_.size(); ++file) {
     if (shards_[file].state != State::kArrived) continue;
-    Status status = Reopen(file);
-    if (!status.ok()) {
-      posix::RemoveTree(PathOf(file));
-      return status;
-    }
+    PREPACK_TRY(TakeFetched(file));
     shards_[file].state = State::kHere;
+  }
+  return {};
+}
+
+Status SourceFlow::BringRanges(const std::map<fs::path, ByteRanges>& wanted) {
+  PREPACK_TRY(LockSource());
+  PREPACK_TRY(RemovePartials());
+  for (size_t file = 0; file < shards_.size(); ++file) {
+    const auto found = wanted.find(PathOf(file));
+    if (found == wanted.end()) continue;
+    ByteRanges ranges = checkpoint_.files()[file].file.ranges();
+    for (const auto& [offset, bytes] : found->second) {
+      ranges[offset] = std::max(ranges[offset], bytes);
+    }
+    PREPACK_TRY(FetchShard(file));
+    PREPACK_TRY(TakeFetched(file));
+    PREPACK_TRY(WriteHeadersFile(checkpoint_.files()[file].file, ranges));
+    if (options_.consume) PREPACK_TRY(RemoveShard(file));
   }
   return {};
 }
@@ -251,13 +312,17 @@ Status SourceFlow::Release(size_t batch) {
 // Its headers first, and then the file has no name any more, and nobody has it open.
 Status SourceFlow::Consume(size_t file) {
   const CheckpointFile& shard = checkpoint_.files()[file];
-  const fs::path path = PathOf(file);
   // What was fetched has the headers that it was planned from beside it.
   if (shards_[file].was_here) {
     ByteRanges ranges = NotedRanges::OfProcess().Of(shard.file.path());
     ranges[0] = std::max(ranges[0], shard.data_start);
     PREPACK_TRY(WriteHeadersFile(shard.file, ranges));
   }
+  return RemoveShard(file);
+}
+
+Status SourceFlow::RemoveShard(size_t file) {
+  const fs::path path = PathOf(file);
   const int removed = posix::RemoveTree(path);
   if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
   PREPACK_TRY(SyncFolder(checkpoint_.path()));

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -26,11 +27,11 @@
 #include <thread>
 #include <vector>
 
+#include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
-#include "prepack/convert/output_shards.h"
-#include "prepack/convert/plan.h"
 #include "prepack/convert/resume.h"
+#include "prepack/io/noted_ranges.h"
 #include "prepack/packed/conversion_observer.h"
 #include "prepack/packed/run_identity.h"
 
@@ -61,18 +62,43 @@ struct FlowOptions {
   bool InBatches() const { return MovesSource() || done != nullptr; }
 };
 
+// kUsage for options with which something would be lost that has been removed or given away.
+Status CheckFlow(const FlowOptions& flow, bool flush, bool resume);
+
+// A run that begins anew removes what an interrupted one has left: perhaps all that there is of
+// shards that it has consumed. kUnsupported unless all of the source is here.
+Status CheckIsHere(const Checkpoint& checkpoint);
+
+// While it is there, what is read of whole shards is noted: the headers that stay of a shard need
+// what is read of it up to the plan, because the next run plans again.
+class ReadingsNoted {
+ public:
+  ReadingsNoted() { NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kRead); }
+  ~ReadingsNoted() { NotedRanges::OfProcess().SetMode(NotedRanges::Mode::kNothing); }
+  ReadingsNoted(const ReadingsNoted&) = delete;
+  ReadingsNoted& operator=(const ReadingsNoted&) = delete;
+};
+
+// Makes the headers of shards that are not here hold all that `plan` reads, which opens the source
+// anew each time that it is called: what it still lacks, it gets as zeros. These shards are
+// fetched, one at a time; with `consume`, only their headers stay.
+Status BringHeaders(const FlowOptions& options, const std::filesystem::path& source,
+                    FunctionRef<Status()> plan);
+
 class SourceFlow {
  public:
   // All arguments must outlive it; the observer may be null.
   SourceFlow(const FlowOptions& options, const Part& part, Checkpoint& checkpoint,
-             ConversionObserver* observer);
+             SourceObserver* observer);
   SourceFlow(const SourceFlow&) = delete;
   SourceFlow& operator=(const SourceFlow&) = delete;
   ~SourceFlow();
 
+  // Fetches these shards for the sake of some ranges, and adds them to their headers.
+  Status BringRanges(const std::map<std::filesystem::path, ByteRanges>& wanted);
   // First: cuts the units into batches, makes sure that no other process moves the source, and
   // begins to fetch. kUsage if shards are to go that are links.
-  Status Begin(const Plan& plan, const OutputShards& shards, const FinishedUnits& finished);
+  Status Begin(size_t units, SourcesOfUnit sources_of, const FinishedUnits& finished);
 
   size_t batches() const { return batches_.size(); }
   std::span<const size_t> UnitsOf(size_t batch) const { return batches_[batch]; }
@@ -104,13 +130,15 @@ class SourceFlow {
   Status FetchShard(size_t file);
   Status TakeArrived();
   Status Reopen(size_t file);
+  Status TakeFetched(size_t file);
+  Status RemoveShard(size_t file);
   bool MayGo(size_t file, size_t batch) const;
   Status Consume(size_t file);
 
   const FlowOptions& options_;
   const Part& part_;
   Checkpoint& checkpoint_;
-  ConversionObserver* observer_;
+  SourceObserver* observer_;
   int folder_fd_ = -1;                        // locked
   std::vector<std::vector<size_t>> batches_;  // units, ascending
   std::vector<size_t> order_;  // files that are needed, in the order of their batches

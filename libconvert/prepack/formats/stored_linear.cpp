@@ -19,6 +19,7 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/accepted.h"
 #include "prepack/formats/finding.h"
+#include "prepack/io/noted_ranges.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/model/module_name.h"
 
@@ -85,6 +86,12 @@ Status StoredLinear::CheckScales(const StoredTensor& tensor, uint64_t n0, uint64
 }
 
 Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
+  // Zeros that stand for what is not here say nothing of codes.
+  const NotedRanges& noted = NotedRanges::OfProcess();
+  const std::filesystem::path& file = checkpoint_.files()[tensor.file].file.path();
+  if (noted.mode() == NotedRanges::Mode::kMissing && noted.Has(file, tensor.offset, tensor.bytes)) {
+    return {};
+  }
   std::vector<uint8_t> zero_points(groups());
   PREPACK_TRY(ReadZeroPoints(n, 1, zero_points));
   const uint8_t zero_point = zero_points[group];

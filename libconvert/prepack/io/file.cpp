@@ -177,6 +177,18 @@ Status File::ReadRanges() {
   return {};
 }
 
+ByteRanges File::ranges() const {
+  ByteRanges here;
+  if (!headers_only()) return here;
+  for (const Range& range : *ranges_) here.emplace(range.offset, range.bytes);
+  return here;
+}
+
+uint64_t File::HeadersSize() const {
+  const Range& last = ranges_->back();
+  return last.place + last.bytes + ranges_->size() * kRangeBytes + kTrailerBytes;
+}
+
 std::optional<uint64_t> File::PlaceOf(uint64_t offset, uint64_t bytes) const {
   const auto behind = std::ranges::upper_bound(*ranges_, offset, {}, &Range::offset);
   const Range& range = *std::prev(behind);  // the first one begins at 0
@@ -349,14 +361,45 @@ Status VisitMapping(const std::filesystem::path& path, const Mapping& mapping, u
 
 }  // namespace
 
+namespace {
+
+// In place of what is not here.
+Result<std::shared_ptr<const Mapping>> MapZeros(const std::filesystem::path& path, uint64_t offset,
+                                                uint64_t bytes) {
+  constexpr uint64_t kPages = uint64_t{64} << 10;  // a multiple of any page size
+  const int fd = posix::Open("/dev/zero", O_RDONLY);
+  if (fd < 0) return SystemError(path.string(), "cannot open /dev/zero in its place", -fd);
+  int error = 0;
+  const uint64_t begin = offset / kPages * kPages;
+  std::shared_ptr<const Mapping> mapping = Mapping::Map(fd, begin, offset - begin + bytes, error);
+  ::close(fd);
+  if (mapping == nullptr) return SystemError(path.string(), "cannot map zeros", error);
+  return mapping;
+}
+
+}  // namespace
+
 // Null where there are no bytes.
 Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes) const {
-  if (headers_only()) {
-    if (!MissingFiles::OfProcess().Can()) return NotHere(offset, bytes);
-    PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
-    return whole->Map(offset, bytes);
+  NotedRanges& noted = NotedRanges::OfProcess();
+  uint64_t file_bytes = size_;
+  const bool is_possible = offset <= size_ && bytes <= size_ - offset;
+  if (headers_only() && is_possible && bytes != 0) {
+    const std::optional<uint64_t> place = PlaceOf(offset, bytes);
+    if (!place && MissingFiles::OfProcess().Can()) {
+      PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
+      return whole->Map(offset, bytes);
+    }
+    if (!place && noted.mode() == NotedRanges::Mode::kMissing && noted.Note(path_, offset, bytes)) {
+      return MapZeros(path_, offset, bytes);
+    }
+    if (!place) return NotHere(offset, bytes);
+    offset = *place;
+    file_bytes = HeadersSize();
+  } else if (is_possible && noted.mode() == NotedRanges::Mode::kRead) {
+    noted.Note(path_, offset, bytes);
   }
-  if (offset > size_ || bytes > size_ - offset) {
+  if (!is_possible) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
         .Hint("It is truncated, or it changed while prepack read it");
@@ -364,7 +407,7 @@ Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes
   std::shared_ptr<const Mapping> mapping;
   if (bytes == 0) return mapping;
   int error = 0;
-  mapping = MappedWindows::OfProcess().Find(number_, fd_, size_, offset, bytes, error);
+  mapping = MappedWindows::OfProcess().Find(number_, fd_, file_bytes, offset, bytes, error);
   if (mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
   return mapping;
 }
@@ -372,14 +415,17 @@ Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes
 Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
                      VisitThreads threads) const {
   PREPACK_TRY_ASSIGN(const std::shared_ptr<const Mapping> mapping, Map(offset, bytes));
-  return mapping == nullptr ? Status() : VisitMapping(path_, *mapping, offset, work, threads);
+  if (mapping == nullptr) return {};
+  // A file of headers has them at another place; what is not in it was mapped as of the whole.
+  const uint64_t at = headers_only() ? PlaceOf(offset, bytes).value_or(offset) : offset;
+  return VisitMapping(path_, *mapping, at, work, threads);
 }
 
 Result<PinnedBytes> File::Pin(uint64_t offset, uint64_t bytes) const {
   PinnedBytes pinned;
   PREPACK_TRY_ASSIGN(pinned.mapping_, Map(offset, bytes));
   pinned.path_ = path_;
-  pinned.offset_ = offset;
+  pinned.offset_ = headers_only() && bytes != 0 ? PlaceOf(offset, bytes).value_or(offset) : offset;
   pinned.bytes_ = bytes;
   return pinned;
 }

@@ -77,6 +77,8 @@ class File {
   uint64_t size() const { return size_; }
   // Are only headers here, and perhaps some ranges?
   bool headers_only() const { return ranges_ != nullptr; }
+  // Those of them that are; of a whole file none.
+  ByteRanges ranges() const;
   // How many bytes from the start are here.
   uint64_t present() const { return headers_only() ? ranges_->front().bytes : size_; }
 
@@ -113,6 +115,8 @@ class File {
   Result<std::shared_ptr<const Mapping>> Map(uint64_t offset, uint64_t bytes) const;
   // Of a file of headers: takes the table of ranges from its end.
   Status ReadRanges();
+  // How large a file of headers is itself.
+  uint64_t HeadersSize() const;
   // Where it has these bytes; nothing: it has them not.
   std::optional<uint64_t> PlaceOf(uint64_t offset, uint64_t bytes) const;
   Status EndedEarly(uint64_t found, uint64_t offset, uint64_t expected) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace prepack {
 namespace {
@@ -30,6 +31,25 @@ bool NotedRanges::Note(const std::filesystem::path& file, uint64_t offset, uint6
 bool NotedRanges::empty() const {
   const std::lock_guard lock(mutex_);
   return ranges_.empty();
+}
+
+bool NotedRanges::Has(const std::filesystem::path& file, uint64_t offset, uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = ranges_.find(file);
+  if (it == ranges_.end()) return false;
+  const auto behind = it->second.lower_bound(offset + bytes);
+  // Ranges that begin before it may reach into it, but none is longer than that.
+  for (auto range = it->second.lower_bound(offset - std::min(offset, kLongest)); range != behind;
+       ++range) {
+    if (range->first + range->second > offset) return true;
+  }
+  return false;
+}
+
+std::map<std::filesystem::path, ByteRanges> NotedRanges::Take() {
+  const std::lock_guard lock(mutex_);
+  total_ = 0;
+  return std::exchange(ranges_, {});
 }
 
 ByteRanges NotedRanges::Of(const std::filesystem::path& file) const {

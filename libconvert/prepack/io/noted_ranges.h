@@ -34,6 +34,10 @@ class NotedRanges {
   // few bytes. From any thread.
   bool Note(const std::filesystem::path& file, uint64_t offset, uint64_t bytes);
   bool empty() const;
+  // Is anything noted of these bytes? Of what is missing, zeros were read then.
+  bool Has(const std::filesystem::path& file, uint64_t offset, uint64_t bytes) const;
+  // All of it; nothing is noted any more.
+  std::map<std::filesystem::path, ByteRanges> Take();
   ByteRanges Of(const std::filesystem::path& file) const;
   // {"ranges": {"/path/of/NAME": [[offset, bytes], …]}}
   std::string Json() const;

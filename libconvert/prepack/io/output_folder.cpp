@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPartialSuffix = "prepack-partial";
-constexpr std::string_view kJournalSuffix = "prepack-journal";
 constexpr std::string_view kOldSuffix = "prepack-old";
 
 // What renameat2 answers where the file system does not know a flag.

@@ -41,6 +41,9 @@ namespace prepack {
 inline constexpr std::string_view kManifestName = "prepack.json";
 inline constexpr std::string_view kPartName = "prepack-part.json";
 
+// How the notes of a run are called that is not complete, see HiddenSibling.
+inline constexpr std::string_view kJournalSuffix = "prepack-journal";
+
 // A folder's path so that it ends in the folder's name: "out/" and "out//" are "out".
 std::filesystem::path WithoutTrailingSlashes(std::filesystem::path folder);
 

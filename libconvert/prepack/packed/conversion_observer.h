@@ -1,6 +1,7 @@
 #ifndef PREPACK_PACKED_CONVERSION_OBSERVER_H_
 #define PREPACK_PACKED_CONVERSION_OBSERVER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -19,15 +20,22 @@ struct MovingSource {
   std::vector<MeasuredNote> notes = {};
 };
 
+// Looks at a source whose shards come and go.
+class SourceObserver {
+ public:
+  SourceObserver() = default;
+  SourceObserver(const SourceObserver&) = delete;
+  SourceObserver& operator=(const SourceObserver&) = delete;
+  virtual ~SourceObserver() = default;
+
+  // A file of the source, by its number, is now here, or only its headers are. Between units.
+  virtual Status SourceFileMoved(size_t file) = 0;
+};
+
 // Looks at an output while it is made, when what it is made of and what was written are still in
 // the page cache. An error ends the conversion.
-class ConversionObserver {
+class ConversionObserver : public SourceObserver {
  public:
-  ConversionObserver() = default;
-  ConversionObserver(const ConversionObserver&) = delete;
-  ConversionObserver& operator=(const ConversionObserver&) = delete;
-  virtual ~ConversionObserver() = default;
-
   // Before anything is packed. `folder`: where the shards are, as large as they will be. The
   // manifest has all but hashes, and what only is known in the end.
   virtual Status Begins(const std::filesystem::path& folder, Manifest manifest,
@@ -40,8 +48,6 @@ class ConversionObserver {
   // What these were made of may go: an error if that has not been judged, or was found bad. Returns
   // what a later run has to know of it.
   virtual Result<std::vector<MeasuredNote>> SourceMayGo() = 0;
-  // A file of the source, by its number, is now here, or only its headers are. Between units.
-  virtual Status SourceFileMoved(size_t file) = 0;
 };
 
 }  // namespace prepack

@@ -55,7 +55,7 @@ void LeaveFreeMemory(const fs::path& filler, uint64_t bytes) {
 }
 
 // Seconds that a file takes to be there, not flushed.
-double Write(const prepack::gguf::ConvertOptions& options, const prepack::Checkpoint& checkpoint,
+double Write(const prepack::gguf::ConvertOptions& options, prepack::Checkpoint& checkpoint,
              const prepack::QuantizedModel& model, const prepack::gguf::Plan& plan) {
   prepack::Progress progress;
   const auto begin = std::chrono::steady_clock::now();
@@ -77,7 +77,7 @@ void Measure(const std::string& format, const Options& options) {
   convert.plan.python = options.python;
   convert.output = scratch.path() / "model.gguf";
   convert.flush = false;
-  const auto checkpoint = Take(prepack::Checkpoint::Open(source));
+  auto checkpoint = Take(prepack::Checkpoint::Open(source));
   const auto model = Take(prepack::ReadSourceModel(checkpoint, {}));
   const fs::path answers = scratch.path() / "answers";
   fs::create_directory(answers);

@@ -95,7 +95,7 @@ FOREIGN_OPTIONS = {
     "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
     "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
     "--kt-threadpool-count", "--kt-num-gpu-experts", "--load", "--checkpoints",
-    "--runtime", "--expert-rows", "--connections", "--side-files", "--scratch",
+    "--runtime", "--expert-rows", "--connections", "--plan", "--side-files", "--scratch",
 }  # fmt: skip
 
 EXAMPLES = ("read_tensor", "onednn_consumer")  # programs of examples/, which no package brings

@@ -573,9 +573,8 @@ class GgufConvert(GgufTest):
     def test_options_that_are_not_for_gguf(self):
         for option in (["--fuse"], ["--dtype", "f16"], ["--scheme", "w4a8"], ["--scales", "exact"]):
             self.assert_fails(2, ["not for --target gguf"], "plan", *self.options("ct-w4a16-g128-sym", *option))
-        for option in (["--resume"], ["--part", "1/2"], ["--verify"]):
-            self.assert_fails(2, ["not for --target gguf"], "convert",
-                              *self.options("ct-w4a16-g128-sym", "-o", self.output, *option))
+        self.assert_fails(2, ["not for --target gguf"], "convert",
+                          *self.options("ct-w4a16-g128-sym", "-o", self.output, "--part", "1/2"))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ them (fixtures/make/bundled/gguf_answers.py records it), so that conversions are
 
 import base64
 import json
+import math
 import os
 import pathlib
 import sys
@@ -29,10 +30,23 @@ def answer(question):
     return {"tokenizer": recorded["tokenizer"], "class": recorded["class"]}
 
 
+def seen(question):
+    """Vector → the first bytes that the real converter would have been given for it."""
+    found = {}
+    for tensor in question["tensors"]:
+        if len(tensor["shape"]) < 2 and "file" in tensor:
+            with open(tensor["file"], "rb") as file:
+                file.seek(tensor["offset"])
+                found[tensor["name"]] = file.read(2 * math.prod(tensor["shape"])).hex()
+    return found
+
+
 def main():
     question = json.loads(pathlib.Path(json.loads(sys.stdin.readline())["question"]).read_text())
     if "PREPACK_TEST_QUESTION" in os.environ:
         pathlib.Path(os.environ["PREPACK_TEST_QUESTION"]).write_text(json.dumps(question))
+    if "PREPACK_TEST_SEEN" in os.environ:
+        pathlib.Path(os.environ["PREPACK_TEST_SEEN"]).write_text(json.dumps(seen(question)))
     print(os.environ.get("PREPACK_TEST_ANSWER") or json.dumps(answer(question)), flush=True)
 
 

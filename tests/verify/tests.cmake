@@ -9,6 +9,7 @@ prepack_add_tests(verify
   fused_model_test.cpp
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
+  gguf_found_test.cpp
   input_cache_test.cpp
   integrity_test.cpp
   level_pass_test.cpp

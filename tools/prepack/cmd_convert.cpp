@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "command.h"
@@ -58,10 +59,7 @@ std::string ReasonLines(const std::map<std::string, std::string>& reasons, std::
 
 std::string ConvertText(const ConvertReport& report) {
   const std::string output = report.output.string();
-  if (report.was_done) {
-    return fmt::format("{}: is complete already, from the same conversion; nothing was done\n",
-                       output);
-  }
+  if (report.was_done) return DoneAlreadyText(output);
   std::string text = report.part.IsWhole()
                          ? fmt::format("{}: packed {} of {} quantized modules for {}\n", output,
                                        report.packed_modules,
@@ -142,30 +140,6 @@ void PrintConversion(const ConvertReport& report, const ConvertOptions& options,
   }
 }
 
-// A GGUF file is made in one piece.
-Status CheckWholeFile(const ConvertCommand& command) {
-  return RejectForGguf({{"--part", command.part != "1/1"},
-                        {"--resume", command.resume},
-                        {"--fetch", !command.fetch.empty()},
-                        {"--consume", command.consume},
-                        {"--done", !command.done.empty()},
-                        {"--verify", command.verify}});
-}
-
-ExitCodeValue RunGguf(const ConvertCommand& command) {
-  if (const Status status = CheckWholeFile(command); !status.ok()) return Fail(status);
-  Result<gguf::PlanOptions> plan = command.gguf.ToOptions(command.source, command.flags);
-  if (!plan.ok()) return Fail(plan.status());
-  return RunConvertGguf({.plan = *std::move(plan),
-                         .output = command.output,
-                         .shard_bytes = command.gguf.shard_size,
-                         .jobs = command.jobs,
-                         .memory_limit = command.memory_limit,
-                         .replace = command.force,
-                         .flush = !command.no_flush},
-                        command.common);
-}
-
 // The carriers must outlive the conversion.
 Status AddFlow(const ConvertCommand& command, ShellCarrier& fetch, ShellCarrier& done,
                FlowOptions& flow) {
@@ -180,6 +154,27 @@ Status AddFlow(const ConvertCommand& command, ShellCarrier& fetch, ShellCarrier&
     flow.done = &done;
   }
   return {};
+}
+
+// A GGUF file is made by one machine.
+ExitCodeValue RunGguf(const ConvertCommand& command) {
+  const Status status = RejectForGguf({{"--part", command.part != "1/1"}});
+  if (!status.ok()) return Fail(status);
+  Result<gguf::PlanOptions> plan = command.gguf.ToOptions(command.source, command.flags);
+  if (!plan.ok()) return Fail(plan.status());
+  gguf::ConvertOptions options{.plan = *std::move(plan),
+                               .output = command.output,
+                               .shard_bytes = command.gguf.shard_size,
+                               .jobs = command.jobs,
+                               .memory_limit = command.memory_limit,
+                               .replace = command.force,
+                               .resume = command.resume,
+                               .flush = !command.no_flush};
+  ShellCarrier fetch("--fetch", command.fetch);
+  ShellCarrier done("--done", command.done);
+  const Status flow = AddFlow(command, fetch, done, options.flow);
+  if (!flow.ok()) return Fail(flow);
+  return RunConvertGguf(std::move(options), command.verify, command.common);
 }
 
 ExitCodeValue RunConvert(const ConvertCommand& command) {
@@ -216,11 +211,7 @@ ExitCodeValue RunConvert(const ConvertCommand& command) {
   display.Stop();
   PrintConversion(*report, *options, command, verified.ok() ? &*verified : nullptr);
   if (!verified.ok()) return Fail(verified.status());
-  // stdout holds one JSON document: that of convert, with the verdict.
-  CommonOptions common = command.common;
-  common.quiet = common.quiet || common.json;
-  common.json = false;
-  return PrintVerifyReport(*verified, {}, common);
+  return PrintVerdictOfConversion(*verified, command.common);
 }
 
 }  // namespace
@@ -281,7 +272,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   command
       ->add_option("--done", options->done,
                    "Run COMMAND for each file of the output when it is complete, and for "
-                   "prepack.json last, such as 'aws s3 cp {path} s3://BUCKET/OUT/{file}'")
+                   "the manifest last, such as 'aws s3 cp {path} s3://BUCKET/OUT/{file}'")
       ->type_name("COMMAND");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
   command->add_flag("--verify", options->verify,

@@ -263,6 +263,11 @@ std::map<std::string, std::string> ModulesByReason(
   return texts;
 }
 
+std::string DoneAlreadyText(std::string_view output) {
+  return fmt::format("{}: is complete already, from the same conversion; nothing was done\n",
+                     output);
+}
+
 std::string ApartText(const std::map<std::string, std::string>& apart) {
   std::string text;
   for (const auto& [why, modules] : ModulesByReason(apart)) {

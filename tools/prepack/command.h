@@ -158,6 +158,8 @@ std::map<std::string, std::string> ModulesByReason(
     const std::map<std::string, std::string>& reasons);
 // What was not fused on request, by reason: "not fused: WHY (MODULE and 31 more)".
 std::string ApartText(const std::map<std::string, std::string>& apart);
+// What convert --resume says of an output that is there.
+std::string DoneAlreadyText(std::string_view output);
 
 }  // namespace prepack::cli
 

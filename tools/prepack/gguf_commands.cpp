@@ -17,8 +17,10 @@
 #include "prepack/gguf/blocks.h"
 #include "prepack/io/scratch_folder.h"
 #include "prepack/packed/packed_model.h"
+#include "prepack/verify/gguf_conversion_check.h"
 #include "table.h"
 #include "terminal.h"
+#include "verify_output.h"
 
 namespace prepack::cli {
 namespace {
@@ -86,7 +88,9 @@ std::string NotHeldText(const NotHeldModules& modules) {
   return text;
 }
 
-Json ReportJson(const gguf::ConvertReport& report, const std::string& source) {
+// `verified`: null if it was not verified.
+Json ReportJson(const gguf::ConvertReport& report, const std::string& source,
+                const VerifyReport* verified) {
   Json json = JsonDocument("prepack-convert-gguf");
   json["source"] = source;
   json["output"] = report.output.string();
@@ -106,6 +110,9 @@ Json ReportJson(const gguf::ConvertReport& report, const std::string& source) {
   json["source_bytes"] = report.source_bytes;
   json["output_bytes"] = report.output_bytes;
   json["files"] = report.files;
+  json["was_done"] = report.was_done;
+  json["resumed_units"] = report.resumed_units;
+  json["verification"] = VerificationJson(verified);
   json["findings"] = FindingsJson(report.findings);
   return json;
 }
@@ -137,10 +144,15 @@ std::string RoundedText(const std::map<std::string, gguf::Rounded>& tensors) {
 }
 
 std::string ReportText(const gguf::ConvertReport& report) {
+  if (report.was_done) return DoneAlreadyText(report.output.string());
   std::string text = fmt::format("{}: {} of {}\n", report.output.string(),
                                  Plural(report.types.size(), "type"), report.converter_class);
   for (const auto& [type, count] : report.types) {
     text += fmt::format("  {:>5} × {:<6} {:>10}\n", count.tensors, type, HumanBytes(count.bytes));
+  }
+  if (report.resumed_units != 0) {
+    text += fmt::format("  {} were there from the interrupted run\n",
+                        Plural(report.resumed_units, "tensor"));
   }
   text += NotHeldText(report.not_held) + RoundedText(report.rounded);
   text += fmt::format("  {} in, {} out in {}\n", HumanBytes(report.source_bytes),
@@ -328,18 +340,34 @@ Result<gguf::PlanOptions> GgufFlags::ToOptions(const std::string& source,
   return options;
 }
 
-ExitCodeValue RunConvertGguf(const gguf::ConvertOptions& options, const CommonOptions& common) {
+ExitCodeValue RunConvertGguf(gguf::ConvertOptions options, bool verify,
+                             const CommonOptions& common) {
+  VerifyOptions verify_options;
+  verify_options.source = options.plan.source;
+  verify_options.jobs = options.jobs;
+  verify_options.memory_limit = options.memory_limit;
   ProgressDisplay display(common);
+  GgufConversionCheck check(verify_options, display.progress());
+  // Else it is verified when it is complete.
+  if (verify && options.flow.consume) options.observer = &check;
   const Result<gguf::ConvertReport> report = gguf::Convert(options, display.progress());
+  if (!report.ok()) {
+    display.Stop();
+    return Fail(report.status());
+  }
+  verify_options.folder = report->first_file;
+  std::optional<Result<VerifyReport>> verified;
+  if (verify) verified = check.Finish();
   display.Stop();
-  if (!report.ok()) return Fail(report.status());
   NoteTokenizer(report->has_tokenizer, common);
+  const VerifyReport* verdict = verified && verified->ok() ? &**verified : nullptr;
   if (common.json) {
-    PrintJson(ReportJson(*report, options.plan.source.string()));
+    PrintJson(ReportJson(*report, options.plan.source.string(), verdict));
   } else if (!common.quiet) {
     Print(ReportText(*report));
   }
-  return kExitDone;
+  if (!verified) return kExitDone;
+  return verdict == nullptr ? Fail(verified->status()) : PrintVerdictOfConversion(*verdict, common);
 }
 
 ExitCodeValue RunPlanGguf(const gguf::PlanOptions& options, const CommonOptions& common) {

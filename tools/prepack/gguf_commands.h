@@ -39,7 +39,9 @@ struct GgufFlags {
 // kUsage for the first of these options that is given.
 Status RejectForGguf(const std::map<std::string_view, bool>& given);
 
-ExitCodeValue RunConvertGguf(const gguf::ConvertOptions& options, const CommonOptions& common);
+// `verify`: the output is verified against the source.
+ExitCodeValue RunConvertGguf(gguf::ConvertOptions options, bool verify,
+                             const CommonOptions& common);
 ExitCodeValue RunPlanGguf(const gguf::PlanOptions& options, const CommonOptions& common);
 
 }  // namespace prepack::cli

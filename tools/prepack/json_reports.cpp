@@ -231,18 +231,16 @@ Json JsonDocument(std::string_view kind) {
   return {{"kind", kind}, {"version", 1}, {"prepack_version", kVersion}};
 }
 
-namespace {
-
 // Only what a script has to know: `prepack verify --json` has the rest.
-Json VerificationJson(const VerifyReport& verified) {
+Json VerificationJson(const VerifyReport* report) {
+  if (report == nullptr) return nullptr;
+  const VerifyReport& verified = *report;
   Json levels = Json::object();
   for (const Level level : kLevels) {
     levels[std::string(LevelName(level))] = LevelStateName(verified.level(level).state);
   }
   return {{"verdict", LevelStateName(verified.Verdict())}, {"levels", std::move(levels)}};
 }
-
-}  // namespace
 
 Json ConvertJson(const ConvertReport& report, const std::string& source,
                  const VerifyReport* verified) {
@@ -268,7 +266,7 @@ Json ConvertJson(const ConvertReport& report, const std::string& source,
   json["source_fingerprint"] = report.source_fingerprint;
   json["not_copied"] = report.not_copied.empty() ? Json::array() : Json(report.not_copied);
   json["findings"] = FindingsJson(report.findings);
-  json["verification"] = verified == nullptr ? Json(nullptr) : VerificationJson(*verified);
+  json["verification"] = VerificationJson(verified);
   return json;
 }
 

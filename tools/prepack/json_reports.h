@@ -27,7 +27,8 @@ Json JsonNumber(const std::optional<double>& value);
 
 Json FindingsJson(const std::vector<Finding>& findings);
 
-// `verified`: null if it was not verified.
+// The verdict of convert --verify; null: it was not verified.
+Json VerificationJson(const VerifyReport* report);
 Json ConvertJson(const ConvertReport& report, const std::string& source,
                  const VerifyReport* verified);
 Json MergeJson(const MergeReport& report, const std::string& output);

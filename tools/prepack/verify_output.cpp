@@ -218,6 +218,12 @@ ExitCodeValue PrintVerifyReport(const VerifyReport& report, const VerifyOutputs&
   return ExitCodeOf(report.Verdict());
 }
 
+ExitCodeValue PrintVerdictOfConversion(const VerifyReport& report, CommonOptions common) {
+  common.quiet = common.quiet || common.json;
+  common.json = false;
+  return PrintVerifyReport(report, {}, common);
+}
+
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
                              const CommonOptions& common) {
   if (const Status paths = CheckPaths(options, outputs); !paths.ok()) return Fail(paths);

@@ -35,6 +35,8 @@ struct VerifyOutputs {
 // exit code says passed (0), failed (1) or not all of it run (6).
 ExitCodeValue PrintVerifyReport(const VerifyReport& report, const VerifyOutputs& outputs,
                                 const CommonOptions& common);
+// The same for convert --verify, whose own result stdout has already: with --json that is all.
+ExitCodeValue PrintVerdictOfConversion(const VerifyReport& report, CommonOptions common);
 // Runs verify with a progress line and prints its report. When verification itself fails, nothing
 // is written.
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,

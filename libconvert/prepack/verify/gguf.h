@@ -10,8 +10,11 @@
 //   gemm       so does every weight that a model of ggml's product reads, and its products are
 //              those of the source in f64 (gguf_products.h)
 
+#include <filesystem>
+
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/convert/gguf/manifest.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/verify.h"
 
@@ -20,6 +23,9 @@ namespace prepack {
 // `options.folder` is the file. kUnsupported for a file that prepack has not made, and kUsage for
 // options that are not for GGUF.
 Result<VerifyReport> VerifyGguf(const VerifyOptions& options, Progress& progress);
+
+// The manifest that the file, the first of a model, was made with. kUnsupported if there is none.
+Result<gguf::Manifest> ReadManifestOfGguf(const std::filesystem::path& file);
 
 }  // namespace prepack
 

@@ -68,7 +68,7 @@ void GgufSums::Merge(const GgufSums& other) {
   if (other.channels == 0) return;
   BatchSums::Merge(other);
   channels += other.channels;
-  batches = other.batches;
+  if (!other.batches.empty()) batches = other.batches;
 }
 
 bool GgufProducts::AreOf(const gguf::Tensor& tensor) {
@@ -194,11 +194,24 @@ void GgufProducts::FillTruth(const GgufStripe& stripe, uint64_t first, const Ggm
   }
 }
 
+// Those of the last slab.
+std::vector<InputBatch> GgufProducts::Batches() const {
+  const uint64_t slab_inputs = SlabInputs(rows_.tensor());
+  const uint64_t k0 = (rows_.columns() - 1) / slab_inputs * slab_inputs;
+  const GgufSlab slab{.k = rows_.columns() - k0, .k0 = k0};
+  const std::shared_ptr<GgufInputs> inputs = inputs_.FindOrAdd(slab, GgufInputs::Bytes(slab.k));
+  inputs->Fill(slab.k, rows_.columns() + k0);
+  return inputs->batches();
+}
+
 GemmFigures GgufProducts::Figures(const GgufSums& sums) const {
+  std::vector<InputBatch> batches = sums.batches;
+  if (batches.empty()) batches = Batches();
+  batches.resize(std::min(batches.size(), sums.kernel.size()));
   return {.implementation = fmt::format("model of gguf/{}", gguf::InfoOf(type_).name),
           .activations = std::string(GgmlOperandName(operand_)),
           .channels = sums.channels,
-          .inputs = sums.Figures(sums.batches),
+          .inputs = sums.Figures(batches),
           .second_implementation = "",
           .agreement_db = {}};
 }

@@ -82,8 +82,8 @@ struct GgufScratch {
 
 // What a stripe adds.
 struct GgufSums : BatchSums {
-  uint64_t channels = 0;  // that were multiplied
-  std::vector<InputBatch> batches;
+  uint64_t channels = 0;            // that were multiplied
+  std::vector<InputBatch> batches;  // none: as they are made
 
   void Merge(const GgufSums& other);
 };
@@ -116,6 +116,7 @@ class GgufProducts {
   // Calls `work` with runs of rows of the stripe that are in the sample, few at a time.
   void ForSampled(const GgufStripe& stripe,
                   FunctionRef<void(uint64_t first, uint64_t rows)> work) const;
+  std::vector<InputBatch> Batches() const;
   void Multiply(const GgufStripe& stripe, uint64_t first, uint64_t rows, GgufScratch& scratch,
                 GgufSums& sums) const;
   void FillTruth(const GgufStripe& stripe, uint64_t first, const GgmlWeights& weights,

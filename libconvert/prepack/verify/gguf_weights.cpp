@@ -123,26 +123,23 @@ Status GgufRows::Prepare() {
   });
 }
 
-uint64_t GgufRows::stripes() const {
-  return CeilDiv(rows_.rows(), stripe_rows_);
-}
-
 uint64_t GgufRows::MemoryOfStripe(uint64_t columns) {
   constexpr uint64_t kOfWeight = 4 * sizeof(float);  // expected, scattered, and to decode them
   return CachedRows(columns) * columns * kOfWeight;
 }
 
-Status GgufRows::Read(uint64_t stripe, GgufStripe& out) const {
-  out.first = stripe * stripe_rows_;
-  out.rows = std::min(stripe_rows_, rows_.rows() - out.first);
+Status GgufRows::Read(uint64_t first, uint64_t rows, GgufStripe& out) const {
+  out.first = first;
+  out.rows = rows;
   out.bytes.resize(out.rows * row_bytes_);
   PREPACK_TRY(model_.Visit(
       tensor_, out.first * row_bytes_, out.bytes.size(),
       [&](const std::byte* bytes) { std::copy_n(bytes, out.bytes.size(), out.bytes.data()); }));
   out.expected.resize(out.rows * columns_);
   out.steps.resize(out.rows);
-  return rows_.ForReads(out.first, out.rows,
-                        [&](std::span<const gguf::PlacedRow> rows) { return ReadRows(rows, out); });
+  return rows_.ForReads(out.first, out.rows, [&](std::span<const gguf::PlacedRow> placed) {
+    return ReadRows(placed, out);
+  });
 }
 
 // Straight to their places, if they have the order of the source.

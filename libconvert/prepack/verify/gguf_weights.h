@@ -61,13 +61,13 @@ class GgufRows {
   uint64_t rows() const { return rows_.rows(); }
   uint64_t columns() const { return columns_; }
   uint64_t row_bytes() const { return row_bytes_; }
-  uint64_t stripes() const;
-  uint64_t stripe_bytes() const { return stripe_rows_ * row_bytes_; }
+  // So many are read at a time.
+  uint64_t stripe_rows() const { return stripe_rows_; }
   // What reading a stripe takes, without the bytes of the file.
   static uint64_t MemoryOfStripe(uint64_t columns);
 
   // From any thread, as all that follows.
-  Status Read(uint64_t stripe, GgufStripe& out) const;
+  Status Read(uint64_t first, uint64_t rows, GgufStripe& out) const;
   // By what llama.cpp multiplies the weights of a row after all else: the tensor NAME.scale of
   // NVFP4.
   float Factor(uint64_t row) const;

@@ -100,6 +100,43 @@ void FigureSums::Merge(const FigureSums& other) {
   }
 }
 
+Json CompensatedSum::Write() const {
+  return Json::array({ExactNumber(sum_), ExactNumber(error_)});
+}
+
+CompensatedSum CompensatedSum::Read(JsonFields& fields, std::string_view key) {
+  const Json* parts = fields.Array(key);
+  if (parts == nullptr || parts->size() != 2) return {};
+  const Json both = {{"sum", (*parts)[0]}, {"error", (*parts)[1]}};
+  JsonFields numbers = fields.Same(both);
+  const double sum = ReadExactNumber(numbers, "sum");
+  return {sum, ReadExactNumber(numbers, "error")};
+}
+
+Json FigureSums::Write() const {
+  return {{"signal", signal_.Write()},
+          {"noise", noise_.Write()},
+          {"value", value_.Write()},
+          {"dot", dot_.Write()},
+          {"max_error", ExactNumber(max_error_)},
+          {"worst_channel", worst_channel_},
+          {"worst_db", ExactNumber(worst_db_)},
+          {"worst_ratio", ExactNumber(worst_ratio_)}};
+}
+
+FigureSums FigureSums::Read(JsonFields fields) {
+  FigureSums sums;
+  sums.signal_ = CompensatedSum::Read(fields, "signal");
+  sums.noise_ = CompensatedSum::Read(fields, "noise");
+  sums.value_ = CompensatedSum::Read(fields, "value");
+  sums.dot_ = CompensatedSum::Read(fields, "dot");
+  sums.max_error_ = ReadExactNumber(fields, "max_error");
+  sums.worst_channel_ = fields.Uint("worst_channel");
+  sums.worst_db_ = ReadExactNumber(fields, "worst_db");
+  sums.worst_ratio_ = ReadExactNumber(fields, "worst_ratio");
+  return sums;
+}
+
 Figure FigureSums::Result() const {
   const double lengths = std::sqrt(signal_.Value() * value_.Value());
   return {.sqnr_db = DecibelOrNaN(signal_.Value(), noise_.Value()),

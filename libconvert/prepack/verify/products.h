@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
 #include "prepack/container/checkpoint.h"
+#include "prepack/container/json.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/model/stacked_linear.h"
 #include "prepack/packed/folder.h"
 #include "prepack/verify/gemm_inputs.h"
@@ -39,6 +42,9 @@ class CompensatedSum {
     Add(other.error_);
   }
   double Value() const { return sum_ + error_; }
+  // As it is kept in notes: no bit is lost.
+  Json Write() const;
+  static CompensatedSum Read(JsonFields& fields, std::string_view key);
 
  private:
   double sum_ = 0;
@@ -63,6 +69,8 @@ class FigureSums {
   void Add(const OutputBlock& block, std::span<const double> signal, std::span<const float> value);
   void Merge(const FigureSums& other);
   Figure Result() const;
+  Json Write() const;
+  static FigureSums Read(JsonFields fields);
 
  private:
   void AddChannel(uint64_t n, double signal, double noise);

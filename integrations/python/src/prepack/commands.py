@@ -168,7 +168,8 @@ def convert(  # type: ignore[overload-overlap]
     src: PathLike, output: PathLike, *, target: Literal["gguf"], llama_cpp: Optional[PathLike] = None,
     python: Optional[PathLike] = None, exact: bool = False, shard_size: Union[None, int, str] = None,
     no_tokenizer: bool = False, trust_remote_code: bool = False, fallback: Optional[str] = None, accept: Patterns = None, jobs: Optional[int] = None,
-    memory_limit: Union[None, int, str] = None, no_flush: bool = False, force: bool = False,
+    memory_limit: Union[None, int, str] = None, resume: bool = False, no_flush: bool = False, force: bool = False,
+    fetch: Optional[str] = None, ahead: Optional[int] = None, consume: bool = False, done: Optional[str] = None,
     progress: ProgressOption = None, cancel: Optional[threading.Event] = None,
 ) -> ConvertGguf: ...
 @overload

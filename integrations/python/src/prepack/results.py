@@ -94,7 +94,7 @@ class Check(Document):
 
 
 @dataclass(frozen=True)
-class ConvertVerification(Record):
+class Verification(Record):
     verdict: Literal["passed", "failed", "not run"]
     levels: Dict[str, Literal["passed", "failed", "not run"]]
 
@@ -127,7 +127,7 @@ class Convert(Document):
     rounded_scales: int
     fused_modules: int
     apart: Dict[str, str]
-    verification: Optional[ConvertVerification]
+    verification: Optional[Verification]
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,9 @@ class ConvertGguf(Document):
     output_bytes: int
     findings: Tuple[Finding, ...]
     files: int
+    was_done: bool
+    resumed_units: int
+    verification: Optional[Verification]
 
 
 @dataclass(frozen=True)

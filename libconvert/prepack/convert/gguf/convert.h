@@ -16,10 +16,12 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
+#include "prepack/convert/gguf/observer.h"
 #include "prepack/convert/gguf/options.h"
 #include "prepack/convert/gguf/pack_blocks.h"
 #include "prepack/convert/gguf/plan.h"
 #include "prepack/convert/gguf/sources.h"
+#include "prepack/convert/source_flow.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
 
@@ -32,7 +34,10 @@ struct ConvertOptions {
   unsigned jobs = 0;             // threads; 0: one per CPU
   uint64_t memory_limit = 0;     // of anonymous memory, in bytes; 0: none
   bool replace = false;          // an existing GGUF file may be replaced
-  bool flush = true;             // see prepack::ConvertOptions
+  bool resume = false;           // as of prepack::ConvertOptions, like what follows
+  bool flush = true;
+  FlowOptions flow = {};
+  FileObserver* observer = nullptr;  // of a source that is consumed; null: none
 };
 
 struct TypeCount {
@@ -42,6 +47,9 @@ struct TypeCount {
 
 struct ConvertReport {
   std::filesystem::path output;
+  std::filesystem::path first_file;  // the output, or the first file in that folder
+  bool was_done = false;     // with `resume`: the output was there already, nothing was done
+  size_t resumed_units = 0;  // tensors, or runs of experts, that an interrupted run had finished
   std::string format;
   std::string converter_class;
   bool has_tokenizer = false;
@@ -60,7 +68,7 @@ struct ConvertReport {
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress);
 
 // The same of a plan that MakePlan has made of the checkpoint and its model.
-Result<ConvertReport> WritePlanned(const ConvertOptions& options, const Checkpoint& checkpoint,
+Result<ConvertReport> WritePlanned(const ConvertOptions& options, Checkpoint& checkpoint,
                                    const QuantizedModel& model, const Plan& plan,
                                    Progress& progress);
 

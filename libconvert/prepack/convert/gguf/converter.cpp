@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -11,6 +14,7 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/convert/gguf/trace.h"
 #include "prepack/io/file.h"
+#include "prepack/io/noted_ranges.h"
 #include "prepack/model/dequantized_linear.h"
 
 namespace prepack::gguf {
@@ -18,6 +22,7 @@ namespace {
 
 constexpr double kPatience = 3600;  // s: a model of a trillion weights takes minutes
 constexpr uint64_t kFloatRows = 64;
+constexpr uint64_t kPiece = uint64_t{1} << 20;  // as much as can be noted (io/noted_ranges.h)
 
 std::string Quoted(std::string_view text) {
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -28,6 +33,13 @@ std::string ShapeOf(const Source& source) {
   const uint64_t k = source.modules.front()->k();
   if (!source.transposed) return fmt::format("[{}, {}]", n, k);
   return fmt::format("[{}, {}, {}]", source.modules.size(), n, k);
+}
+
+// What the converter gets as values, not as a tracer: small things, and what no weight is
+// (trace.py).
+bool IsGivenAsValues(const StoredTensor& tensor) {
+  constexpr std::array kFloats = {DType::kBF16, DType::kF16, DType::kF32, DType::kF64};
+  return tensor.shape.size() < 2 || std::ranges::count(kFloats, tensor.dtype) == 0;
 }
 
 class Asking {
@@ -41,6 +53,7 @@ class Asking {
   }
 
   Result<ConverterAnswer> Ask() {
+    if (!options_.probe) PREPACK_TRY(WriteVectors());
     PREPACK_TRY_ASSIGN(Json first, AskOnce());
     const Json* needs = JsonMember(first, "needs");
     if (needs == nullptr) return Take(first);
@@ -112,10 +125,9 @@ class Asking {
     const Source& source = sources_.sources[index];
     if (source.plain != nullptr) {
       const StoredTensor& tensor = *source.plain;
-      return fmt::format(
-          R"({{"name": {}, "shape": [{}], "dtype": "{}", "file": {}, "offset": {}}})",
-          Quoted(source.name), fmt::join(tensor.shape, ", "), DTypeName(tensor.dtype),
-          Quoted(checkpoint_.files()[tensor.file].file.path().string()), tensor.offset);
+      return fmt::format(R"({{"name": {}, "shape": [{}], "dtype": "{}"{}}})", Quoted(source.name),
+                         fmt::join(tensor.shape, ", "), DTypeName(tensor.dtype),
+                         PlaceEntry(source));
     }
     std::string entry = fmt::format(R"({{"name": {}, "shape": {}, "transposed": {})",
                                     Quoted(source.name), ShapeOf(source), source.transposed);
@@ -124,33 +136,94 @@ class Asking {
     } else if (options_.if_not_held == IfNotHeld::kQ8_0) {
       entry += R"(, "type": "Q8_0")";
     }
-    if (const auto floats = floats_.find(source.name); floats != floats_.end()) {
-      entry += fmt::format(R"(, "dtype": "F32", "file": {}, "offset": 0)",
-                           Quoted(floats->second.string()));
+    if (written_.contains(source.name)) {
+      entry += fmt::format(R"(, "dtype": "F32"{})", PlaceEntry(source));
     }
     return entry + "}";
   }
 
-  // A file of F32 for each source that the converter computes with.
+  // Where the script finds the values; nothing: it is to say whether it needs them.
+  std::string PlaceEntry(const Source& source) const {
+    const auto written = written_.find(source.name);
+    if (written == written_.end() && (source.plain == nullptr || MustBeRead(*source.plain)))
+      return "";
+    const Place place = written != written_.end()
+                            ? written->second
+                            : Place{.path = checkpoint_.files()[source.plain->file].file.path(),
+                                    .offset = source.plain->offset};
+    return fmt::format(R"(, "file": {}, "offset": {})", Quoted(place.path.string()), place.offset);
+  }
+
+  // The script opens files of the checkpoint, unless they are not here as a whole, or what is read
+  // of them is noted.
+  bool MustBeRead(const StoredTensor& tensor) const {
+    return checkpoint_.files()[tensor.file].file.headers_only() ||
+           NotedRanges::OfProcess().mode() == NotedRanges::Mode::kRead;
+  }
+
+  // What the script reads of every model, in one file.
+  Status WriteVectors() {
+    std::optional<File> file;
+    uint64_t end = 0;
+    for (const Source& source : sources_.sources) {
+      const StoredTensor* tensor = source.plain;
+      if (tensor == nullptr || !MustBeRead(*tensor) || !IsGivenAsValues(*tensor)) continue;
+      const std::filesystem::path path = scratch_ / "vectors.bin";
+      if (!file) {
+        PREPACK_TRY_ASSIGN(file, File::CreateNew(path));
+      }
+      written_.emplace(source.name, Place{.path = path, .offset = end});
+      PREPACK_TRY(CopyTensor(*tensor, &*file, end));
+    }
+    return {};
+  }
+
+  // In pieces that can be noted; null: it is read for that alone.
+  Status CopyTensor(const StoredTensor& tensor, File* file, uint64_t& end) const {
+    std::vector<std::byte> piece;
+    for (uint64_t done = 0; done < tensor.bytes; done += piece.size()) {
+      piece.resize(std::min(kPiece, tensor.bytes - done));
+      PREPACK_TRY(checkpoint_.Read(tensor, done, piece));
+      if (file == nullptr) continue;
+      PREPACK_TRY(file->WriteAt(end, piece));
+      end += piece.size();
+    }
+    return {};
+  }
+
+  // A file for each source that the converter computes with: codes as F32.
   Status WriteFloats(const Json& needs) {
     std::set<std::string> names;
     for (const Json& name : needs) {
       if (name.is_string()) names.insert(name.get<std::string>());
     }
     for (const Source& source : sources_.sources) {
-      if (source.modules.empty() || !names.contains(source.name)) continue;
-      const std::filesystem::path path = scratch_ / fmt::format("floats-{}.bin", floats_.size());
+      if (!names.contains(source.name)) continue;
+      const std::filesystem::path path = scratch_ / fmt::format("values-{}.bin", written_.size());
       PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
       uint64_t offset = 0;
+      if (source.plain != nullptr) PREPACK_TRY(CopyTensor(*source.plain, &file, offset));
       for (const QuantizedLinear* linear : source.modules) {
         PREPACK_TRY(WriteModule(*linear, file, offset));
       }
-      floats_.emplace(source.name, path);
+      written_.emplace(source.name, Place{.path = path, .offset = 0});
     }
     return {};
   }
 
-  static Status WriteModule(const QuantizedLinear& linear, File& file, uint64_t& offset) {
+  Status WriteModule(const QuantizedLinear& linear, File& file, uint64_t& offset) const {
+    bool is_here = true;
+    for (const std::string_view name : linear.source_tensors()) {
+      const StoredTensor* tensor = checkpoint_.Find(name);
+      if (tensor == nullptr || !MustBeRead(*tensor)) continue;
+      is_here = is_here && !checkpoint_.files()[tensor->file].file.headers_only();
+      PREPACK_TRY(CopyTensor(*tensor, nullptr, offset));
+    }
+    // For those who only want to know what is read, zeros will do.
+    if (!is_here && NotedRanges::OfProcess().mode() == NotedRanges::Mode::kMissing) {
+      offset += linear.n() * linear.k() * sizeof(float);
+      return file.Resize(offset);
+    }
     DequantizeBuffers buffers;
     std::vector<float> weights;
     for (uint64_t n0 = 0; n0 < linear.n(); n0 += kFloatRows) {
@@ -176,7 +249,11 @@ class Asking {
   const Sources& sources_;
   const PlanOptions& options_;
   const std::filesystem::path& scratch_;
-  std::map<std::string, std::filesystem::path> floats_;
+  struct Place {
+    std::filesystem::path path;
+    uint64_t offset = 0;
+  };
+  std::map<std::string, Place> written_;  // values of sources, for the script
   ConverterAnswer answer_;
 };
 

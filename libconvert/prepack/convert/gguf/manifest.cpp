@@ -10,6 +10,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/version.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/gguf/keys.h"
 #include "prepack/io/file.h"
 
 namespace prepack::gguf {
@@ -69,6 +70,10 @@ class ManifestReader {
     for (const auto& [name, shape] : fields.Object("shapes")->items())
       AddShape(name, shape, fields);
     manifest_.left_out = fields.Texts("left_out");
+    if (fields.Has("run")) {
+      manifest_.run = fields.Take(ReadIdentity(*fields.Object("run"), where_));
+      manifest_.source_fingerprint = fields.Text("source_fingerprint");
+    }
     if (!status_.ok()) return status_;
     return std::move(manifest_);
   }
@@ -180,6 +185,16 @@ void NoteLeftOut(Manifest& manifest) {
   }
 }
 
+Result<std::optional<std::string>> ManifestHashOf(const Model& model) {
+  constexpr uint64_t kDigits = 32;
+  const Value* value = model.FindValue(kManifestHash);
+  if (value == nullptr || value->type != ValueType::kString || value->count != kDigits) {
+    return std::optional<std::string>();
+  }
+  PREPACK_TRY_ASSIGN(std::string hash, model.ReadText(*value, kDigits));
+  return std::optional(std::move(hash));
+}
+
 std::filesystem::path ManifestOf(const std::filesystem::path& file) {
   constexpr std::string_view kOfSplit = "-#####-of-#####.gguf";
   const std::string name = file.filename().string();
@@ -217,6 +232,10 @@ std::string ManifestText(const Manifest& manifest) {
   Json& shapes = json["shapes"] = Json::object();
   for (const auto& [name, shape] : manifest.shapes) shapes[name] = ShapeJson(shape);
   json["left_out"] = manifest.left_out;
+  if (manifest.run) {
+    json["run"] = IdentityJson(*manifest.run);
+    json["source_fingerprint"] = manifest.source_fingerprint;
+  }
   Json& tensors = json["tensors"] = Json::object();
   for (const auto& [name, tensor] : manifest.tensors) tensors[name] = TensorJson(manifest, tensor);
   return json.dump(1) + "\n";

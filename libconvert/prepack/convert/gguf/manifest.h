@@ -19,6 +19,8 @@
 #include "prepack/convert/gguf/rows.h"
 #include "prepack/convert/gguf/sources.h"
 #include "prepack/gguf/ggml_types.h"
+#include "prepack/gguf/model.h"
+#include "prepack/packed/run_identity.h"
 
 namespace prepack::gguf {
 
@@ -46,12 +48,19 @@ struct Manifest {
   std::map<std::string, ManifestTensor> tensors;
   std::map<std::string, SourceShape> shapes;
   std::vector<std::string> left_out;  // what no tensor of the file is made of
+  // Of a conversion that could be continued: what made it, and the identity of the tensors that
+  // rows are of.
+  std::optional<RunIdentity> run;
+  std::string source_fingerprint;
 };
 
 // The tensors that a file is to be made of, with their shapes.
 Manifest NamesOf(const Sources& sources);
 // Adds to what is left out the sources that no tensor of the file is made of.
 void NoteLeftOut(Manifest& manifest);
+
+// The hash of the manifest that a file was made with; nothing for one from elsewhere.
+Result<std::optional<std::string>> ManifestHashOf(const Model& model);
 
 // "model.gguf.prepack.json"; of any of several files, that of all: without -00001-of-00003.
 std::filesystem::path ManifestOf(const std::filesystem::path& file);

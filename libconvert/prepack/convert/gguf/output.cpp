@@ -9,7 +9,8 @@
 
 namespace prepack::gguf {
 
-Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& given, bool replace) {
+Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& given, bool replace,
+                                         Leftovers leftovers) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::absolute(given, error);
   if (error || !path.has_filename()) return Usage(given.string(), "it names no file");
@@ -24,14 +25,17 @@ Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& given, boo
   }
   ModelOutput output;
   output.lock_ = std::move(lock);
+  output.leftovers_ = leftovers;
   output.final_ = path;
   output.partial_ = PartialSibling(path);
+  output.names_ = {output.partial_.filename().string()};
   return output;
 }
 
-Result<ModelOutput> ModelOutput::Split(const std::filesystem::path& folder, size_t count) {
+Result<ModelOutput> ModelOutput::Split(const std::filesystem::path& folder, size_t count,
+                                       Leftovers leftovers) {
   ModelOutput output;
-  PREPACK_TRY_ASSIGN(OutputFolder made, OutputFolder::Create(folder, /*replace=*/false));
+  PREPACK_TRY_ASSIGN(OutputFolder made, OutputFolder::Create(folder, /*replace=*/false, leftovers));
   output.folder_.emplace(std::move(made));
   const std::string stem = WithoutTrailingSlashes(folder).filename().string();
   for (size_t i = 0; i < count; ++i) output.names_.push_back(SplitName(stem, i, count));
@@ -40,27 +44,46 @@ Result<ModelOutput> ModelOutput::Split(const std::filesystem::path& folder, size
 
 ModelOutput::ModelOutput(ModelOutput&& other) noexcept
     : lock_(std::move(other.lock_)),
+      leftovers_(other.leftovers_),
       final_(std::move(other.final_)),
       partial_(std::exchange(other.partial_, {})),
       folder_(std::move(other.folder_)),
       names_(std::move(other.names_)) {}
 
 ModelOutput::~ModelOutput() {
-  if (!partial_.empty()) (void)posix::RemoveTree(partial_);
+  if (partial_.empty() || leftovers_ == Leftovers::kKeep) return;
+  (void)posix::RemoveTree(journal_path());
+  (void)posix::RemoveTree(partial_);
 }
 
-Result<std::vector<File>> ModelOutput::CreateFiles() {
+std::filesystem::path ModelOutput::journal_path() const {
+  return folder_ ? folder_->journal_path() : HiddenSibling(final_, kJournalSuffix);
+}
+
+std::filesystem::path ModelOutput::folder() const {
+  return folder_ ? folder_->path() : final_.parent_path();
+}
+
+Result<std::vector<File>> ModelOutput::OpenFiles(const std::vector<uint64_t>& sizes, bool goes_on,
+                                                 std::vector<bool>& is_new) {
   std::vector<File> files;
-  if (!folder_) {
-    if (const int result = posix::RemoveTree(partial_); result < 0) {
-      return SystemError(partial_.string(), "cannot remove what an earlier run left", -result);
+  if (leftovers_ == Leftovers::kRemove) (void)posix::RemoveTree(journal_path());
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const std::filesystem::path path = folder() / names_[i];
+    PREPACK_TRY_ASSIGN(const std::optional<struct stat> there, LookAtLink(path));
+    const bool stays = goes_on && there && S_ISREG(there->st_mode) &&
+                       static_cast<uint64_t>(there->st_size) == sizes[i];
+    is_new.push_back(!stays);
+    if (stays) {
+      PREPACK_TRY_ASSIGN(File file, File::OpenForUpdate(path));
+      files.push_back(std::move(file));
+      continue;
     }
-    PREPACK_TRY_ASSIGN(File file, File::CreateNew(partial_));
-    files.push_back(std::move(file));
-    return files;
-  }
-  for (const std::string& name : names_) {
-    PREPACK_TRY_ASSIGN(File file, File::CreateNew(folder_->path() / name));
+    if (const int result = posix::RemoveTree(path); result < 0) {
+      return SystemError(path.string(), "cannot remove what an earlier run left", -result);
+    }
+    PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
+    PREPACK_TRY(file.Allocate(sizes[i]));
     files.push_back(std::move(file));
   }
   return files;
@@ -68,7 +91,11 @@ Result<std::vector<File>> ModelOutput::CreateFiles() {
 
 Status ModelOutput::Commit(const std::string& manifest) {
   if (folder_) {
-    PREPACK_TRY(WriteTextFile(ManifestOf(folder_->path() / names_.front()), manifest));
+    const std::filesystem::path path = ManifestOf(folder_->path() / names_.front());
+    if (const int result = posix::RemoveTree(path); result < 0) {
+      return SystemError(path.string(), "cannot remove what an earlier run left", -result);
+    }
+    PREPACK_TRY(WriteTextFile(path, manifest));
     return folder_->Commit();
   }
   // The manifest first: without its file it is a file too many, the other way round one too few.
@@ -78,6 +105,9 @@ Status ModelOutput::Commit(const std::string& manifest) {
   }
   partial_.clear();
   PREPACK_TRY(SyncFolder(final_.parent_path()));
+  if (const int result = posix::RemoveTree(journal_path()); result < 0) {
+    return SystemError(journal_path().string(), "cannot remove it", -result);
+  }
   lock_.Release();
   return {};
 }

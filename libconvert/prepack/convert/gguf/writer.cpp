@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/parallel.h"
-#include "prepack/convert/gguf/row_source.h"
 #include "prepack/gguf/header.h"
 #include "prepack/gguf/keys.h"
-#include "prepack/packed/output_hash.h"
 
 namespace prepack::gguf {
 namespace {
@@ -41,32 +36,35 @@ std::string BeginOfEntry(std::string_view key, ValueType type) {
   return bytes;
 }
 
-// One tensor while it is written.
-class TensorWork {
+}  // namespace
+
+// Rows of a tensor that are written as one.
+class UnitRows {
  public:
-  TensorWork(const Checkpoint& checkpoint, const Plan& plan, const PlannedTensor& tensor)
-      : tensor_(tensor),
-        rows_(tensor.rows),
-        row_bytes_(tensor.bytes() / std::max<uint64_t>(rows_.rows(), 1)),
-        stripe_rows_(StripeRows(has_rows() ? tensor.dims.front() : 1)) {
-    for (const RowPiece& piece : tensor.rows) {
+  UnitRows(const Checkpoint& checkpoint, const Plan& plan, const OutputUnit& unit)
+      : tensor_(plan.tensors[unit.tensor]),
+        unit_(unit),
+        rows_(tensor_.rows),
+        row_bytes_(tensor_.bytes() / std::max<uint64_t>(rows_.rows(), 1)),
+        stripe_rows_(StripeRows(has_rows() ? tensor_.dims.front() : 1)) {
+    for (const RowPiece& piece : tensor_.rows) {
       auto& source = sources_[piece.source];
       if (source != nullptr) continue;
-      source = MakeRowSource(checkpoint, plan.sources.sources[piece.source], tensor.type);
+      source = MakeRowSource(checkpoint, plan.sources.sources[piece.source], tensor_.type);
     }
   }
 
   bool has_rows() const { return rows_.rows() != 0; }
   uint64_t stripes() const {
-    return has_rows() ? CeilDiv(rows_.rows(), stripe_rows_)
-                      : CeilDiv(tensor_.bytes(), kValueStripe);
+    return has_rows() ? CeilDiv(unit_.rows, stripe_rows_) : CeilDiv(tensor_.bytes(), kValueStripe);
   }
   uint64_t stripe_bytes() const { return has_rows() ? stripe_rows_ * row_bytes_ : kValueStripe; }
 
   // Reads rows of the stripe into buffers.rows.
   Status Read(uint64_t stripe, RowBuffers& buffers, Rounded& rounded) const {
-    const uint64_t first = stripe * stripe_rows_;
-    const uint64_t count = std::min(stripe_rows_, rows_.rows() - first);
+    const uint64_t before = stripe * stripe_rows_;
+    const uint64_t first = unit_.first + before;
+    const uint64_t count = std::min(stripe_rows_, unit_.rows - before);
     buffers.rows.resize(count * row_bytes_);
     return rows_.ForReads(first, count, [&](std::span<const PlacedRow> rows) {
       return ReadTogether(rows, first, buffers, rounded);
@@ -104,124 +102,153 @@ class TensorWork {
   }
 
   const PlannedTensor& tensor_;
+  const OutputUnit& unit_;
   RowList rows_;
   std::map<size_t, std::unique_ptr<RowSource>> sources_;
   uint64_t row_bytes_;
   uint64_t stripe_rows_;
 };
 
-// A tensor that is being written, from Begin to End.
-struct TensorState {
-  TensorState(const Checkpoint& checkpoint, const Plan& plan, const PlannedTensor& tensor)
-      : work(checkpoint, plan, tensor) {}
+// A unit that is being written, from Begin to End.
+struct TensorWriter::Work {
+  Work(const Checkpoint& checkpoint, const Plan& plan, const OutputUnit& unit)
+      : rows(checkpoint, plan, unit) {}
 
-  TensorWork work;
+  UnitRows rows;
   StreamedHash hash;
   // Of each stripe: added in their order, so that sums of floats do not depend on threads.
-  std::vector<Rounded> rounded = std::vector<Rounded>(work.stripes());
+  std::vector<Rounded> rounded = std::vector<Rounded>(rows.stripes());
 };
 
-class TensorWriter final : public UnitWork {
- public:
-  TensorWriter(const Checkpoint& checkpoint, const Plan& plan, File values, bool exact,
-               bool flushes, unsigned threads, Progress& progress)
-      : checkpoint_(checkpoint),
-        plan_(plan),
-        values_(std::move(values)),
-        exact_(exact),
-        flushes_(flushes),
-        progress_(progress),
-        buffers_(threads),
-        files_(plan.tensors.size()),
-        states_(plan.tensors.size()),
-        written_(plan.tensors.size()) {}
-
-  void Place(std::vector<OutputFile>& files, uint64_t alignment) {
-    for (OutputFile& output : files) {
-      uint64_t offset = output.data_start;
-      for (size_t i = output.first; i < output.first + output.count; ++i) {
-        files_[i] = &output.file;
-        written_[i].offset = offset;
-        offset += *CheckedAlignUp(plan_.tensors[i].bytes(), alignment);
-      }
+TensorWriter::TensorWriter(const Checkpoint& checkpoint, const Plan& plan,
+                           const std::vector<OutputUnit>& units, std::vector<OutputFile>& files,
+                           File values, WriteChoice choice, unsigned threads, UnitEnded ended,
+                           Progress& progress)
+    : checkpoint_(checkpoint),
+      plan_(plan),
+      units_(units),
+      values_(std::move(values)),
+      choice_(choice),
+      threads_(threads),
+      ended_(ended),
+      progress_(progress),
+      buffers_(threads),
+      slots_(plan.tensors.size()),
+      works_(units.size()),
+      written_(units.size()) {
+  for (OutputFile& output : files) {
+    uint64_t offset = output.data_start;
+    for (size_t i = output.first; i < output.first + output.count; ++i) {
+      slots_[i] = {.file = &output.file, .offset = offset};
+      offset += *CheckedAlignUp(plan_.tensors[i].bytes(), choice.alignment);
     }
   }
+}
 
-  uint64_t Begin(size_t unit) override {
-    progress_.BeginItem(plan_.tensors[unit].name);
-    states_[unit] = std::make_unique<TensorState>(checkpoint_, plan_, plan_.tensors[unit]);
-    return states_[unit]->work.stripes();
+TensorWriter::~TensorWriter() = default;
+
+FileRange TensorWriter::RangeOf(size_t unit) const {
+  const OutputUnit& rows = units_[unit];
+  const PlannedTensor& tensor = plan_.tensors[rows.tensor];
+  const Slot& slot = slots_[rows.tensor];
+  if (rows.rows == 0) return {*slot.file, slot.offset, slot.offset + tensor.bytes()};
+  const uint64_t row_bytes = tensor.bytes() / tensor.row_count();
+  const uint64_t begin = slot.offset + rows.first * row_bytes;
+  return {*slot.file, begin, begin + rows.rows * row_bytes};
+}
+
+Status TensorWriter::Run(std::span<const size_t> units) {
+  turns_ = units;
+  return ForUnits(units.size(), threads_, *this);
+}
+
+uint64_t TensorWriter::Begin(size_t turn) {
+  const size_t unit = turns_[turn];
+  if (written_[unit]) return 0;
+  progress_.BeginItem(plan_.tensors[units_[unit].tensor].name);
+  works_[unit] = std::make_unique<Work>(checkpoint_, plan_, units_[unit]);
+  return works_[unit]->rows.stripes();
+}
+
+Status TensorWriter::Do(size_t turn, uint64_t task, bool own, unsigned worker) {
+  const size_t unit = turns_[turn];
+  const size_t tensor = units_[unit].tensor;
+  File& file = *slots_[tensor].file;
+  if (CancellationRequested()) return Interrupted(file.path().string());
+  Work& work = *works_[unit];
+  RowBuffers& buffers = buffers_[worker];
+  Rounded& rounded = work.rounded[task];
+  PREPACK_TRY(ReadStripe(unit, task, buffers, rounded));
+  if (choice_.exact && rounded.any()) return NotExact(tensor, rounded);
+  const uint64_t offset = task * work.rows.stripe_bytes();
+  if (own) work.hash.Offer(offset, buffers.rows);
+  PREPACK_TRY(file.WriteAt(RangeOf(unit).begin + offset, buffers.rows));
+  progress_.Add(buffers.rows.size());
+  return {};
+}
+
+Status TensorWriter::Flush(size_t /*turn*/, unsigned /*worker*/) {
+  return {};
+}
+
+Status TensorWriter::End(size_t turn) {
+  const size_t unit = turns_[turn];
+  const FileRange range = RangeOf(unit);
+  Written written;
+  PREPACK_TRY_ASSIGN(written.hash, works_[unit]->hash.Finish(range));
+  for (const Rounded& stripe : works_[unit]->rounded) written.rounded.Add(stripe);
+  works_[unit].reset();
+  written_[unit] = written;
+  const uint64_t bytes = range.end - range.begin;
+  if (choice_.flushes && unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
+    unflushed_ = 0;
+    slots_[units_[unit].tensor].file->StartWriteback();
   }
+  return ended_(unit, written);
+}
 
-  Status Do(size_t unit, uint64_t task, bool own, unsigned worker) override {
-    if (CancellationRequested()) return Interrupted(files_[unit]->path().string());
-    TensorState& state = *states_[unit];
-    RowBuffers& buffers = buffers_[worker];
-    Rounded& rounded = state.rounded[task];
-    PREPACK_TRY(ReadStripe(unit, task, buffers, rounded));
-    if (exact_ && rounded.any()) return NotExact(unit, rounded);
-    const uint64_t offset = task * state.work.stripe_bytes();
-    if (own) state.hash.Offer(offset, buffers.rows);
-    PREPACK_TRY(files_[unit]->WriteAt(written_[unit].offset + offset, buffers.rows));
-    progress_.Add(buffers.rows.size());
+Status TensorWriter::ReadStripe(size_t unit, uint64_t stripe, RowBuffers& buffers,
+                                Rounded& rounded) const {
+  const PlannedTensor& tensor = plan_.tensors[units_[unit].tensor];
+  if (works_[unit]->rows.has_rows()) return works_[unit]->rows.Read(stripe, buffers, rounded);
+  if (!tensor.scales.empty()) {
+    const std::span<const std::byte> scales = std::as_bytes(std::span(tensor.scales));
+    buffers.rows.assign(scales.begin(), scales.end());
     return {};
   }
+  const uint64_t offset = stripe * kValueStripe;
+  buffers.rows.resize(std::min(kValueStripe, tensor.bytes() - offset));
+  return values_.ReadAt(tensor.value_offset + offset, buffers.rows);
+}
 
-  Status Flush(size_t /*unit*/, unsigned /*worker*/) override { return {}; }
+Status TensorWriter::NotExact(size_t tensor, const Rounded& rounded) const {
+  std::string_view what = "a scale has no exact number in f16";
+  if (rounded.minima != 0) what = "a minimum has no exact number in f16";
+  if (rounded.weights != 0) what = "a weight has no exact number in this type";
+  return Unsupported(fmt::format("tensor {}", plan_.tensors[tensor].name), what)
+      .Found(std::string(InfoOf(plan_.tensors[tensor].type).name))
+      .Hint("Without --exact it is rounded, and counted");
+}
 
-  Status End(size_t unit) override {
-    WrittenTensor& written = written_[unit];
-    const uint64_t bytes = plan_.tensors[unit].bytes();
-    PREPACK_TRY_ASSIGN(written.hash, states_[unit]->hash.Finish(
-                                         {*files_[unit], written.offset, written.offset + bytes}));
-    for (const Rounded& stripe : states_[unit]->rounded) written.rounded.Add(stripe);
-    states_[unit].reset();
-    if (flushes_ && unflushed_.fetch_add(bytes) + bytes > kWritebackBytes) {
-      unflushed_ = 0;
-      files_[unit]->StartWriteback();
-    }
+// The hash of a tensor that was written in several units comes from the file.
+Result<std::vector<Written>> TensorWriter::Take() {
+  std::vector<Written> tensors(plan_.tensors.size());
+  std::vector<size_t> parts(tensors.size());
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    Written& tensor = tensors[units_[unit].tensor];
+    tensor.hash = written_[unit]->hash;
+    tensor.rounded.Add(written_[unit]->rounded);
+    ++parts[units_[unit].tensor];
+  }
+  PREPACK_TRY(ParallelFor(tensors.size(), threads_, [&](size_t i, unsigned /*worker*/) -> Status {
+    if (parts[i] == 1) return {};
+    const Slot& slot = slots_[i];
+    const FileRange range{*slot.file, slot.offset, slot.offset + plan_.tensors[i].bytes()};
+    PREPACK_TRY_ASSIGN(tensors[i].hash, StreamedHash().Finish(range));
     return {};
-  }
-
-  std::vector<WrittenTensor> Take() { return std::move(written_); }
-
- private:
-  Status ReadStripe(size_t unit, uint64_t stripe, RowBuffers& buffers, Rounded& rounded) const {
-    const PlannedTensor& tensor = plan_.tensors[unit];
-    if (states_[unit]->work.has_rows()) return states_[unit]->work.Read(stripe, buffers, rounded);
-    if (!tensor.scales.empty()) {
-      const std::span<const std::byte> scales = std::as_bytes(std::span(tensor.scales));
-      buffers.rows.assign(scales.begin(), scales.end());
-      return {};
-    }
-    const uint64_t offset = stripe * kValueStripe;
-    buffers.rows.resize(std::min(kValueStripe, tensor.bytes() - offset));
-    return values_.ReadAt(tensor.value_offset + offset, buffers.rows);
-  }
-
-  Status NotExact(size_t unit, const Rounded& rounded) const {
-    std::string_view what = "a scale has no exact number in f16";
-    if (rounded.minima != 0) what = "a minimum has no exact number in f16";
-    if (rounded.weights != 0) what = "a weight has no exact number in this type";
-    return Unsupported(fmt::format("tensor {}", plan_.tensors[unit].name), what)
-        .Found(std::string(InfoOf(plan_.tensors[unit].type).name))
-        .Hint("Without --exact it is rounded, and counted");
-  }
-
-  const Checkpoint& checkpoint_;
-  const Plan& plan_;
-  const File values_;
-  const bool exact_;
-  const bool flushes_;
-  Progress& progress_;
-  std::vector<RowBuffers> buffers_;                   // one per thread
-  std::vector<File*> files_;                          // of each tensor
-  std::vector<std::unique_ptr<TensorState>> states_;  // null before and after
-  std::vector<WrittenTensor> written_;
-  std::atomic<uint64_t> unflushed_ = 0;
-};
-
-}  // namespace
+  }));
+  return tensors;
+}
 
 std::string TextEntry(std::string_view key, std::string_view text) {
   std::string bytes = BeginOfEntry(key, ValueType::kString);
@@ -269,19 +296,6 @@ uint64_t WriterMemory(const Plan& plan) {
     most = std::max(most, StripeRows(tensor.dims.front()) * tensor.dims.front() * 8);
   }
   return most;
-}
-
-Result<std::vector<WrittenTensor>> WriteTensors(const Checkpoint& checkpoint, const Plan& plan,
-                                                std::vector<OutputFile>& files, uint64_t alignment,
-                                                WriteChoice choice, unsigned threads,
-                                                Progress& progress) {
-  PREPACK_TRY_ASSIGN(File values, File::OpenForRead(plan.values));
-  TensorWriter writer(checkpoint, plan, std::move(values), choice.exact, choice.flushes, threads,
-                      progress);
-  writer.Place(files, alignment);
-  progress.Begin("writing", plan.tensor_bytes());
-  PREPACK_TRY(ForUnits(plan.tensors.size(), threads, writer));
-  return writer.Take();
 }
 
 }  // namespace prepack::gguf

@@ -26,6 +26,7 @@ Asks prepack about models that are somewhere else, from the headers of their fil
   prepack-remote diff --headers https://HOST/A hf://ORG/B
   prepack-remote inspect https://HOST/MODEL-Q4_K_M.gguf
   prepack-remote headers hf://ORG/NAME --into FOLDER --side-files
+  prepack-remote headers hf://ORG/NAME --into FOLDER --side-files --plan -t gguf --llama-cpp DIR
   prepack-remote get hf://ORG/NAME/model-00001-of-00096.safetensors PATH
 
   prepack-remote convert hf://ORG/NAME -o s3://BUCKET/PACKED -t vllm-cpu --part 3/32 --scratch FOLDER
@@ -60,6 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("--into", metavar="FOLDER", help="a new folder, instead of the cache")
     fetch.add_argument("--side-files", action="store_true",
                        help="also the tokenizer and what else `prepack convert` copies")
+    fetch.add_argument("--plan", nargs=argparse.REMAINDER, default=(), metavar="OPTION",
+                       help="also what `prepack plan` with these options reads, such as the norms that -t gguf needs")
     whole = commands.add_parser("get", help="download one file, for `prepack convert --fetch`")
     whole.add_argument("url", metavar="URL")
     whole.add_argument("path", metavar="PATH")
@@ -80,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.command in _JOBS:
         return _JOBS[options.command](options.arguments, options.connections)
     if options.command == "headers":
-        print(headers(options.url, options.into, side_files=options.side_files,
+        print(headers(options.url, options.into, side_files=options.side_files, plan=options.plan,
                       connections=options.connections, progress=progress))
         return 0
     arguments: List[str] = []

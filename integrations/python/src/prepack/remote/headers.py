@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from prepack.errors import Error, MalformedError, SystemFailedError, UsageError
 from prepack.progress import ProgressOption, observer_for
@@ -225,6 +225,7 @@ def headers(
     into: Union[None, str, "os.PathLike[str]"] = None,
     *,
     side_files: bool = False,
+    plan: Sequence[str] = (),
     connections: int = CONNECTIONS,
     progress: ProgressOption = None,
 ) -> Path:
@@ -232,9 +233,12 @@ def headers(
     and `diff` (with headers=True) and `doctor`: a folder, or of a URL of a file its place in one.
 
     Without `into`, the folder is in the cache, and nothing is fetched again until the model changes. A
-    folder `into` must not exist; `side_files` adds the tokenizer and what else `convert` copies.
+    folder `into` must not exist; `side_files` adds the tokenizer and what else `convert` copies, and `plan`
+    what `prepack plan` with these options reads of the data.
     """
     model = RemoteModel(url, into, side_files, connections, progress)
+    if plan:
+        model.fetch_wanted(["plan", str(model.path), *plan])
     return model.path
 
 

@@ -576,6 +576,13 @@ class GgufConvert(GgufTest):
         self.assert_fails(2, ["not for --target gguf"], "convert",
                           *self.options("ct-w4a16-g128-sym", "-o", self.output, "--part", "1/2"))
 
+    def test_options_that_are_for_gguf_only(self):
+        for option in (["--exact"], ["--no-tokenizer"], ["--shard-size", "4G"], ["--trust-remote-code"]):
+            for command in (["plan"], ["convert", "-o", self.output]):
+                self.assert_fails(2, [f"{option[0]}: this is for --target gguf only"], *command,
+                                  CHECKPOINTS / "ct-w4a16-g128-sym", "-t", "vllm-cpu", *option)
+        self.assertFalse(self.output.exists())
+
 
 if __name__ == "__main__":
     unittest.main()

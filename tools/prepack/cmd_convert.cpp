@@ -105,6 +105,7 @@ void PrintNotCopied(const std::vector<std::string>& names) {
 }
 
 Result<ConvertOptions> OptionsOf(const ConvertCommand& command) {
+  PREPACK_TRY(command.gguf.CheckForOthers());
   ConvertOptions convert;
   convert.source = command.source;
   convert.output = command.output;

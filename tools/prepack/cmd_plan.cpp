@@ -190,6 +190,8 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
     const Result<gguf::PlanOptions> plan = options.gguf.ToOptions(options.source, options.flags);
     return plan.ok() ? RunPlanGguf(*plan, options.common) : Fail(plan.status());
   }
+  const Status flags = options.gguf.CheckForOthers();
+  if (!flags.ok()) return Fail(flags);
   const Result<PlanOptions> plan_options = options.flags.ToOptions();
   if (!plan_options.ok()) return Fail(plan_options.status());
   Result<GgufSource> gguf = options.gguf.ToSource();

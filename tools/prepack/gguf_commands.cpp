@@ -277,6 +277,17 @@ void GgufFlags::AddSourceTo(CLI::App& command) {
       ->type_name("PYTHON");
 }
 
+Status GgufFlags::CheckForOthers() const {
+  const std::map<std::string_view, bool> given = {{"--exact", exact},
+                                                  {"--no-tokenizer", no_tokenizer},
+                                                  {"--shard-size", shard_size != 0},
+                                                  {"--trust-remote-code", trust_remote_code}};
+  for (const auto& [option, is_given] : given) {
+    if (is_given) return Usage(option, "this is for --target gguf only");
+  }
+  return {};
+}
+
 Result<GgufSource> GgufFlags::ToSource() const {
   GgufSource source;
   source.like = like;

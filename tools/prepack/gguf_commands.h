@@ -30,6 +30,8 @@ struct GgufFlags {
   void AddTo(CLI::App& command);
   // Those for commands that read GGUF files and make none.
   void AddSourceTo(CLI::App& command);
+  // kUsage for options that other targets have no use for.
+  Status CheckForOthers() const;
   // kUsage where what was named is missing. llama.cpp is asked only if --llama-cpp was given.
   Result<GgufSource> ToSource() const;
   // kUsage for options that are not for GGUF, and where llama.cpp or a Python is missing.

@@ -437,6 +437,28 @@ class Consume(FlowTest):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(path.name, self.shards_here())
 
+    def test_the_manifest_has_the_address_of_what_goes(self):
+        """As prepack-remote leaves it beside the headers; without a login."""
+        record = ".prepack-source.json"
+        for options, url, path in ((["--consume"], "s3://bucket/models/a", "s3://bucket/models/a"),
+                                   (["--consume"], "https://me:secret@host/a@b", "https://host/a@b"),
+                                   (["--consume"], "/home/me", "../source"), (["--consume"], "x\n://y", "../source"),
+                                   ([], "s3://bucket/models/a", "../source")):
+            shutil.copytree(self.model, self.source)
+            (self.source / record).write_text(json.dumps({"url": url}))
+            self.convert(*options)
+            self.assertEqual(harness.manifest(self.out)["source"]["path"], path)
+            self.run_ok("verify", self.out, "--source", CHECKPOINTS / SHARDED)
+            for place in (self.source, self.out):
+                shutil.rmtree(place)
+        for broken in ("", "[]", "{\"url\": 1}"):
+            shutil.copytree(self.model, self.source)
+            (self.source / record).write_text(broken)
+            self.convert("--consume")
+            self.assertEqual(harness.manifest(self.out)["source"]["path"], "../source")
+            for place in (self.source, self.out):
+                shutil.rmtree(place)
+
     def test_checkpoints_are_verified_on_the_way(self):
         """All levels, and what the verdict says is what a later verification says."""
         for name, target in ((SHARDED, "compressed-tensors"), (SHARDED, "gptq-v2"), (SHARDED, "bf16"),

@@ -122,6 +122,7 @@ class Jobs(StoreTest):
         report = json.loads(self.remote("merge", f"{self.url}/packed", "--json"))
         self.assertEqual((report["parts"], report["output"]), (PARTS, f"{self.url}/packed"))
         self.assertEqual(sorted(os.listdir(self.bucket)), ["model", "packed"])
+        self.assertEqual(harness.manifest(self.bucket / "packed")["source"]["path"], f"{self.url}/model")
         self.same_as_one_machine(self.bucket / "packed")
         verify = ["verify", f"{self.url}/packed", "--source", f"{self.url}/model", "--scratch", self.jobs]
         for part in (1, 2, 3):

@@ -254,7 +254,7 @@ Manifest Conversion::MakeManifest() const {
   manifest.exact_scales = options_.plan.exact_scales;
   manifest.accepted = options_.plan.accepted;
   manifest.run = identity_;
-  manifest.source_path = PathToSource(options_.source, options_.output);
+  manifest.source_path = PathToSource(options_.source, options_.output, options_.flow.consume);
   manifest.source_hub = source_hub_;
   return manifest;
 }

@@ -47,7 +47,33 @@ Status CheckOutputPlace(const std::filesystem::path& source, const std::filesyst
       .Hint("Choose a folder beside the source");
 }
 
-std::string PathToSource(const std::filesystem::path& source, const std::filesystem::path& output) {
+namespace {
+
+// What `prepack-remote` leaves in a folder of headers, among other things {"url": ADDRESS}.
+constexpr std::string_view kAddressRecord = ".prepack-source.json";
+constexpr uint64_t kMostRecordBytes = uint64_t{64} << 20;
+
+// Without a login; empty if there is none that can be told.
+std::string AddressOf(const std::filesystem::path& source) {
+  const Result<std::string> text = ReadTextFile(source / kAddressRecord, kMostRecordBytes);
+  if (!text.ok()) return "";
+  const Result<Json> record = ParseJsonStrict(*text, kAddressRecord);
+  const Json* url = record.ok() ? JsonMember(*record, "url") : nullptr;
+  if (url == nullptr || !url->is_string()) return "";
+  std::string address = url->get<std::string>();
+  const size_t host = address.find("://");
+  if (host == std::string::npos) return "";
+  const size_t begin = host + 3;
+  const size_t at = address.find('@', begin);
+  if (at < address.find('/', begin)) address.erase(begin, at + 1 - begin);
+  return IsSourcePath(address) ? address : "";
+}
+
+}  // namespace
+
+std::string PathToSource(const std::filesystem::path& source, const std::filesystem::path& output,
+                         bool goes) {
+  if (std::string address = goes ? AddressOf(source) : ""; !address.empty()) return address;
   std::string path = Resolve(source).lexically_relative(Resolve(output)).string();
   return IsSourcePath(path) ? path : std::string();
 }

@@ -26,8 +26,10 @@ namespace prepack {
 Status CheckOutputPlace(const std::filesystem::path& source, const std::filesystem::path& output);
 
 // The path from the output, where it will be in the end, to the source, for the manifest; empty
-// when there is none that a manifest can hold.
-std::string PathToSource(const std::filesystem::path& source, const std::filesystem::path& output);
+// when there is none that a manifest can hold. Of a source that goes, it is the address of what its
+// headers were fetched from, if `prepack-remote` has left that beside them.
+std::string PathToSource(const std::filesystem::path& source, const std::filesystem::path& output,
+                         bool goes = false);
 
 // Is there room for `bytes` more on the file system of `folder`? Asked before the first byte is
 // written, so that a conversion of hours does not end in a full disk.

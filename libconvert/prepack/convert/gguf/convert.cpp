@@ -258,7 +258,7 @@ class Conversion {
   // The manifest, without what is only known in the end.
   Manifest Records() const {
     Manifest manifest = NamesOf(plan_.sources);
-    manifest.source = PathToSource(options_.plan.source, options_.output);
+    manifest.source = PathToSource(options_.plan.source, options_.output, options_.flow.consume);
     manifest.source_format = model_.format;
     manifest.source_identity = SourceIdentity(checkpoint_);
     manifest.converter_class = plan_.converter_class;

@@ -3,6 +3,7 @@
 
 #include "prepack/verify/conversion_check.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -79,7 +80,7 @@ class Saboteur final : public ConversionObserver {
       : observer_(observer), victim_(std::move(victim)) {}
 
   Status Begins(const fs::path& folder, Manifest manifest, MovingSource source) override {
-    for (const auto& [name, record] : manifest.modules) places_[name] = record.parts.at("weight");
+    for (const auto& [name, record] : manifest.modules) places_[name] = WeightOf(record);
     for (const TensorRecord& tensor : manifest.tensors) places_[tensor.tensor] = tensor;
     folder_ = folder;
     return observer_.Begins(folder, std::move(manifest), std::move(source));
@@ -97,6 +98,13 @@ class Saboteur final : public ConversionObserver {
   Status SourceFileMoved(size_t file) override { return observer_.SourceFileMoved(file); }
 
  private:
+  // The part that has the codes: the largest.
+  static TensorRecord WeightOf(const ModuleRecord& record) {
+    return std::ranges::max_element(record.parts, {},
+                                    [](const auto& part) { return part.second.bytes(); })
+        ->second;
+  }
+
   void Damage(const std::string& name) const {
     if (name != victim_) return;
     const TensorRecord& place = places_.at(name);
@@ -150,9 +158,11 @@ TEST_CASE("a tensor that passes through is compared on the way") {
 TEST_CASE("what an output fails by is not consumed") {
   const std::string victim =
       GENERATE(std::string(kDownProj), std::string("model.layers.0.input_layernorm.weight"));
+  const char* target = GENERATE("vllm-cpu", "compressed-tensors", "gptq-v2", "awq", "bf16");
+  INFO(victim << " for " << target);
   TempFolder temp;
   ConvertOptions conversion =
-      ConversionOf({.fixture = "ct-w4a16-g32-asym", .target = "vllm-cpu"}, temp / "out");
+      ConversionOf({.fixture = "ct-w4a16-g32-asym", .target = target}, temp / "out");
   fs::copy(conversion.source, temp / "source");
   conversion.source = temp / "source";
   conversion.flush = true;

@@ -131,6 +131,12 @@ class Jobs(StoreTest):
         self.remote(*verify, "--merge", f"{self.url}/reports", "-q")
 
 
+    def test_gguf_files_are_made_by_prepack_alone(self):
+        for target in (["-t", "gguf"], ["--target=gguf"]):
+            said = self.remote("convert", f"{self.url}/model", "-o", f"{self.url}/packed", *target, code=2)
+            self.assertIn("--fetch and --done", said)
+        self.assertEqual(sorted(os.listdir(self.bucket)), ["model"])
+
     def test_it_is_done_once(self):
         self.part(1)
         self.assertIn("is complete already", self.part(1))

@@ -68,6 +68,9 @@ class _Conversion:
         self._part = take(self._rest, "--part") or "1/1"
         self._force = take_flag(self._rest, "--force")
         self._url = take_address(self._rest, "convert")
+        if take(list(self._rest), "--target", "-t") == "gguf":
+            raise UsageError("it writes folders only", where="prepack-remote convert", found="--target gguf",
+                             hint="prepack convert takes --fetch and --done for GGUF files: docs/gguf.md")
         if output is None or "://" not in output:
             raise UsageError("it is no address", where="--output", found=output, expected="s3://BUCKET/FOLDER",
                              hint="Into a folder: prepack convert --fetch")

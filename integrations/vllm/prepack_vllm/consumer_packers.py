@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from prepack_vllm.kernels import has_op
-from prepack_vllm.probes import K, N, Probe
+from prepack_vllm.probes import Probe
 
 PackedParts = Mapping[str, torch.Tensor]
 Packer = Callable[[Probe], PackedParts]
@@ -54,13 +54,13 @@ def _vllm_kernel(probe: Probe):
     )
     from vllm.scalar_type import scalar_types
 
-    symmetric = probe.geometry.symmetric
+    geometry, symmetric = probe.geometry, probe.geometry.symmetric
     config = MPLinearLayerConfig(
-        full_weight_shape=(K, N),
-        partition_weight_shape=(K, N),
+        full_weight_shape=(geometry.k, geometry.n),
+        partition_weight_shape=(geometry.k, geometry.n),
         weight_type=scalar_types.uint4b8 if symmetric else scalar_types.uint4,
         act_type=torch.float16,  # with which vLLM never chooses 8-bit activations by itself
-        group_size=probe.geometry.group_size,
+        group_size=geometry.group_size,
         zero_points=not symmetric,
     )
     return CPUWNA16LinearKernel(config, "w", "s", "z")
@@ -103,7 +103,7 @@ def _pack_vnni(probe: Probe) -> PackedParts:
     elif probe.geometry.granularity == "block":
         parts["weight_scale_inv"] = scales[:: probe.geometry.scale_rows].contiguous()
     elif probe.code == "f8e4m3":
-        parts["weight_scale_inv"] = scales[:1].expand(1, -(-K // 128)).contiguous()
+        parts["weight_scale_inv"] = scales[:1].expand(1, -(-probe.geometry.k // 128)).contiguous()
     return parts
 
 
@@ -133,8 +133,9 @@ def _pack_zentorch_4_bits(probe: Probe) -> PackedParts:
 def _pack_arm_int4(probe: Probe) -> PackedParts:
     codes = torch.from_numpy(probe.codes[:, 0::2] | probe.codes[:, 1::2] << 4)
     scales = torch.from_numpy(probe.scales).to(torch.bfloat16)
+    geometry = probe.geometry
     packed = torch.ops.aten._dyn_quant_pack_4bit_weight(
-        codes, scales, None, probe.geometry.group_size, K, N
+        codes, scales, None, geometry.group_size, geometry.k, geometry.n
     )
     return {"weight": packed}
 

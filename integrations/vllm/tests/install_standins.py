@@ -1,5 +1,7 @@
 """Registers the stand-ins of ops that this CPU or installation lacks. For tests only."""
 
+import contextlib
+
 import torch
 from standins import (
     convert_scale_packed,
@@ -60,6 +62,8 @@ _libraries: list[torch.library.Library] = []  # an op lives as long as its libra
 
 def install() -> list[str]:
     """Registers the stand-ins of ops that are missing, and returns their names."""
+    with contextlib.suppress(ImportError):
+        import zentorch  # noqa: F401  its ops run on more CPUs than vLLM takes them on
     missing = []
     for namespace, ops in _OPS.items():
         for schema, function in ops.items():

@@ -159,6 +159,7 @@ PACK = {
     "vllm-arm/bf16-neon": pack_neon,
     "vllm-cpu/int8-vnni": pack_int8_vnni,
     "vllm-cpu/int8-plain": pack_plain,
+    "vllm-arm/int8-plain": pack_plain,
     "vllm-cpu/fp8-vnni": pack_pairs,
     "vllm-cpu/bf16-vnni": pack_pairs,
     "vllm-cpu/mxfp4": pack_mxfp4,

@@ -1,9 +1,19 @@
 """Ops, real or stand-ins, against what the real ones made: fixtures/golden."""
 
-from pathlib import Path
-
 import pytest
 import torch
+from golden import (
+    CASES,
+    EXPERTS,
+    IDS,
+    W4A8,
+    W8A8,
+    bytes_of,
+    geometry_of,
+    inputs_of,
+    packed_parts,
+    read,
+)
 from pack import PACK
 from safetensors import safe_open
 from standins import convert_scale_packed, convert_weight_packed
@@ -11,63 +21,17 @@ from standins_experts import fused_experts_cpu
 
 from prepack_vllm.geometry import Geometry
 from prepack_vllm.layouts import LAYOUTS
-from prepack_vllm.manifest import Activations
 
-GOLDEN = Path(__file__).resolve().parents[3] / "fixtures" / "golden"
-DYNAMIC = Activations("int", symmetric=True, dynamic=True)
-W4A8 = ("vllm-cpu/int4-w4a8", "zentorch/da8w4")
-W8A8 = ("vllm-cpu/int8-vnni", "zentorch/int8")
 # Of the others the order of f32 sums is not known.
 EXACT = ("vllm-cpu/wna16", *W4A8, *W8A8)
-EXPERTS = sorted((GOLDEN.parent / "golden_experts").glob("*.safetensors"))
-DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
-
-
-def golden_files():
-    for layout in LAYOUTS:
-        yield from (
-            (layout, path) for path in GOLDEN.glob(f"{layout.replace('/', '_')}_*.safetensors")
-        )
-
-
-CASES = sorted(golden_files(), key=lambda case: case[1].name)
-
-
-def read(path):
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}
-
-
-def geometry_of(layout, tensors):
-    n, k = tensors["codes"].shape
-    scales = tensors["scales"]
-    granularity, scale_rows = "group", 1
-    group_size = k // scales.size(1) if scales.dim() == 2 else k
-    if layout == "vllm-cpu/fp8-vnni":
-        rows = -(-n // scales.size(0))
-        granularity, group_size, scale_rows = "block", 128, -(-rows // 32) * 32
-    elif layout in W8A8:
-        granularity, group_size = "channel", k
-    activations = DYNAMIC if layout in W4A8 + W8A8 else None
-    return Geometry(
-        n, k, granularity, group_size, scale_rows, "zero_points" not in tensors, activations,
-        DTYPES[tensors["x"].dtype],
-    )  # fmt: skip
-
-
-def packed_parts(layout, tensors, geometry):
-    """As the golden file's packer wrote them."""
-    return {
-        part.name: tensors["packed." + part.name.removesuffix("_inv")].reshape(part.shape)
-        for part in LAYOUTS[layout].parts_of(geometry)
-    }
+AMX = torch.cpu._is_amx_tile_supported()
 
 
 def test_there_are_golden_files_for_every_op_but_bf16_and_plain():
     assert len(CASES) == 39 + 28 + 11 + 11 + 32 + 15 + 10
 
 
-@pytest.mark.parametrize("layout,path", CASES, ids=[path.stem for _, path in CASES])
+@pytest.mark.parametrize("layout,path", CASES, ids=IDS)
 def test_output_is_that_of_the_real_op(layout, path, standins):
     tensors = read(path)
     geometry = geometry_of(layout, tensors)
@@ -78,6 +42,10 @@ def test_output_is_that_of_the_real_op(layout, path, standins):
         bias = bias.to(torch.float32 if kernel.f32_bias else tensors["x"].dtype)
     y = kernel(tensors["x"], bias)
     expected = tensors["y"]
+    if AMX and layout in ("vllm-cpu/wna16", "vllm-cpu/fp8-vnni"):  # which adds in another order
+        noise = (y.double() - expected.double()).square().sum()
+        assert noise <= expected.double().square().sum() * 10**-4.8
+        return
     if layout in EXACT:
         assert torch.equal(y, expected)
         return
@@ -86,23 +54,13 @@ def test_output_is_that_of_the_real_op(layout, path, standins):
     assert (y != expected).float().mean() <= 0.004
 
 
-@pytest.mark.parametrize("layout,path", CASES, ids=[path.stem for _, path in CASES])
+@pytest.mark.parametrize("layout,path", CASES, ids=IDS)
 def test_closed_form_packs_what_the_real_packer_packed(layout, path):
     tensors = read(path)
     geometry = geometry_of(layout, tensors)
     expected = packed_parts(layout, tensors, geometry)
-    zeros = tensors.get("zero_points")
-    zeros = (
-        torch.full((geometry.n, geometry.groups), 8, dtype=torch.uint8) if zeros is None else zeros
-    )
-    codes = tensors["codes"]
-    codes = codes.view(torch.uint8) if codes.dtype == torch.float8_e4m3fn else codes
-    scales = tensors["scales"].reshape(tensors["scales"].size(0), -1)
-    if geometry.granularity == "block":
-        scales = scales.repeat_interleave(geometry.scale_rows, 0)[: geometry.n]
-    packed = PACK[layout](geometry, codes.numpy(), scales.numpy(), zeros.numpy())
-    weight = packed["weight"].reshape(-1).view(torch.uint8)
-    assert torch.equal(weight, expected["weight"].reshape(-1).view(torch.uint8))
+    packed = PACK[layout](geometry, *inputs_of(tensors, geometry))
+    assert torch.equal(bytes_of(packed["weight"]), bytes_of(expected["weight"]))
 
 
 # Experts in MXFP4.

@@ -61,7 +61,7 @@ NOT_RUN = {
     ),
     "makes checkpoints of many gigabytes": (r"build/release/bin/generate_checkpoint .*",),
     "builds, installs, measures or tests, for minutes": (
-        r"tools/.*", r"~/.*/python bench/.*", r"integrations/vllm/run_tests", r"tests/packaging/re.*",
+        r"tools/.*", r"~/.*/python bench/.*", r"integrations/vllm/run_tests.*", r"tests/packaging/re.*",
         r"cmake --(preset|build) .*",
     ),
     "needs a cluster, or GNU parallel: scale_docs_test.py and tests/scale run what the files do": (
@@ -69,6 +69,7 @@ NOT_RUN = {
     ),
     "needs vLLM, or a model of 30B parameters: integrations/vllm/run_tests": (
         r"pip install (--no-deps|torch).*", r"vllm .*", r"python -m (vllm|prepack_vllm)\..*",
+        r"python (vllm_faults|processed_weights)\.py",
         r"prepack convert Qwen3-30B-A3B-W4A16 .*",
     ),
     "needs llama.cpp: tests/cli/gguf_convert_test.py and gguf_source_test.py have a stand-in": (
@@ -83,7 +84,7 @@ NOT_RUN = {
     "measures this machine: tests/cli/tune_test.py": (r"prepack tune.*",),
     "needs Docker": (r"docker .*",),
     "needs SGLang with KTransformers": (r"python -m sglang[^$]*",),
-    "needs zentorch": (r"python3 zentorch_linear.py .*",),
+    "needs zentorch": (r"python3 zentorch_linear.py .*", r"python zentorch_faults.py"),
     "needs recorded activations: tests/cli/verify_test.py makes some": (
         r"prepack verify .*--activations .*",
     ),
@@ -232,7 +233,8 @@ class Page:
         for name in words & set(named):
             copy = shutil.copytree if named[name].is_dir() else shutil.copy
             copy(named[name], self.folder / name)
-        for path in (ROOT / "integrations" / "python" / "examples").iterdir():
+        examples = ROOT / "integrations" / "python" / "examples"
+        for path in (*examples.iterdir(), *self.path.parent.glob("*.py")):
             shutil.copy(path, self.folder)
 
     def commands(self):

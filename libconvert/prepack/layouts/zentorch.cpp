@@ -222,9 +222,10 @@ constinit const Layout kZentorchInt8 = {
 
 // zentorch/int8-dlp: what AOCL-DLP's int8 kernel reads inside zentorch_dynamic_qlinear with
 // is_weight_prepacked=True. Known and tested, but never chosen: vLLM does not use it, and it is
-// private to AOCL-DLP. zentorch's own packer writes it only where N ≤ 1024 or K ≤ 2048; beyond, it
-// writes something else that the kernel does not expect (−14 dB).
-// Mirrors zentorch 2.13.0.1, src/cpu/cpp/WeightReorder.cpp, with ZenDNN 6.0.1.
+// private to AOCL-DLP. zentorch's own packer writes it only where K ≤ 2048 or N is small (up to
+// 1024 on an AMD EPYC of Zen 5, below 512 on an Intel Xeon); beyond, it writes something else that
+// the kernel does not expect (−14 dB; docs/upstream/faults.md). Mirrors zentorch 2.13.0.1,
+// src/cpu/cpp/WeightReorder.cpp, with ZenDNN 6.0.1.
 //
 // weight, U8 [bytes]: N in panels of 64 output channels while so many are left, then one of the
 // remaining whole sixteens, then one of 16 for the rest; K padded to a multiple of four. In a panel

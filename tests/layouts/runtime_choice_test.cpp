@@ -113,14 +113,15 @@ TEST_CASE("FP8: blocks need a kernel, one scale does not") {
     return Of("fp8", Bytes(CodeType::kF8E4M3, granularity, fp8));
   };
   const RuntimeChoice amx_fp8{"AMX with FP8", "vllm-cpu/fp8-w8a8-vnni4", ""};
-  const RuntimeChoice vnni{"AMX, or AVX-512 with BF16", "vllm-cpu/fp8-vnni",
+  const RuntimeChoice vnni{"AMX", "vllm-cpu/fp8-vnni",
                            "16-bit activations, whatever the checkpoint says"};
-  CHECK(choices(Granularity::kBlock) ==
-        Choices{{kZen, kNone, ""}, amx_fp8, vnni, {"others", kNone, ""}});
-  CHECK(choices(Granularity::kTensor) ==
-        Choices{{kZen, "plain torch", ""}, amx_fp8, vnni, {"others", "plain torch", ""}});
-  CHECK(choices(Granularity::kChannel) ==
-        Choices{{"any", "plain torch", "dequantized: no kernel exists for scales per channel"}});
+  const RuntimeChoice channels{
+      "AMX", "vllm-cpu/fp8-vnni",
+      "16-bit activations, whatever the checkpoint says; vLLM 0.32: plain torch"};
+  const RuntimeChoice torch{"others", "plain torch", ""};
+  CHECK(choices(Granularity::kBlock) == Choices{amx_fp8, vnni, {"others", kNone, ""}});
+  CHECK(choices(Granularity::kTensor) == Choices{amx_fp8, vnni, torch});
+  CHECK(choices(Granularity::kChannel) == Choices{amx_fp8, channels, torch});
 }
 
 TEST_CASE("FP4: experts of MXFP4 have an op, nothing else has") {

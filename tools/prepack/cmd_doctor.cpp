@@ -97,7 +97,7 @@ std::string InstalledText(const DoctorReport& report) {
     const bool there = !one.package.empty();
     table.AddRow({std::string(one.consumer->name), there ? one.package : "-",
                   there ? one.version : "-",
-                  one.consumer->made_for.empty() ? "-" : std::string(one.consumer->made_for)});
+                  one.consumer->made_for.empty() ? "-" : one.consumer->Versions(", ")});
   }
   if (report.python) text += table.Render(2);
   return text + fmt::format("  prepack itself uses {}\n", report.onednn.name.empty()
@@ -229,7 +229,8 @@ Json DoctorJson(const DoctorReport& report) {
          {"package", there ? Json(one.package) : Json(nullptr)},
          {"version", there ? Json(one.version) : Json(nullptr)},
          {"made_for",
-          one.consumer->made_for.empty() ? Json(nullptr) : Json(one.consumer->made_for)}});
+          one.consumer->made_for.empty() ? Json(nullptr) : Json(one.consumer->made_for)},
+         {"also", one.consumer->also.empty() ? Json(nullptr) : Json(one.consumer->also)}});
   }
   json["onednn"] = report.onednn.name.empty() ? Json(nullptr) : Json(report.onednn.name);
   Json& layouts = json["layouts"] = Json::array();

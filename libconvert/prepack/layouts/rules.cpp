@@ -355,16 +355,15 @@ std::vector<RuntimeChoice> EightBits(const Scheme& source) {
 
 std::vector<RuntimeChoice> Fp8(const Scheme& source) {
   constexpr std::string_view kWide = "16-bit activations, whatever the checkpoint says";
+  constexpr std::string_view kFrom033 =
+      "16-bit activations, whatever the checkpoint says; vLLM 0.32: plain torch";
   const bool blocks = source.granularity == Granularity::kBlock;
   if (source.granularity == Granularity::kGroup) {
     return {{"any", kNoKernel, "no CPU kernel exists for FP8 with scales per group"}};
   }
-  if (source.granularity == Granularity::kChannel) {
-    return {{"any", "plain torch", "dequantized: no kernel exists for scales per channel"}};
-  }
-  return {{kZen, blocks ? kNoKernel : "plain torch", ""},
-          {"AMX with FP8", "vllm-cpu/fp8-w8a8-vnni4", ""},
-          {"AMX, or AVX-512 with BF16", "vllm-cpu/fp8-vnni", kWide},
+  const bool channels = source.granularity == Granularity::kChannel;
+  return {{"AMX with FP8", "vllm-cpu/fp8-w8a8-vnni4", ""},
+          {kAmx, "vllm-cpu/fp8-vnni", channels ? kFrom033 : kWide},
           {"others", blocks ? kNoKernel : "plain torch", ""}};
 }
 

@@ -74,7 +74,8 @@ Eligibility OutputsFirst(const PackRequest& request, std::string_view format);
 
 // What the runtime itself would do with the unpacked checkpoint, so that nobody compares apples
 // with pears: vLLM picks its kernel by the CPU, and on some the kernel quantizes activations that
-// the checkpoint does not. Mirrors vLLM 0.32.0 with its default VLLM_CPU_INT4_W4A8=1:
+// the checkpoint does not. Mirrors vLLM 0.32.0 and 0.33.0, which differ where it is said, with the
+// default VLLM_CPU_INT4_W4A8=1:
 // vllm/model_executor/kernels/linear/{mixed_precision,scaled_mm}/{cpu,zentorch}.py.
 
 struct RuntimeChoice {

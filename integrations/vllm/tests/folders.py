@@ -14,7 +14,7 @@ DOWN = "model.layers.0.mlp.down_proj"
 
 
 def write_manifest(folder: Path, document: dict) -> None:
-    """With its own hash, as prepack writes it."""
+    """With its own hash. prepack writes the same JSON with fewer line breaks."""
     document.pop("manifest_xxh3_128", None)
     text = json.dumps(document, indent=2)[: -len("\n}")]
     digest = xxhash.xxh3_128_hexdigest(text.encode())

@@ -249,7 +249,10 @@ def test_every_kind_of_error_has_the_exit_code_of_the_command_line():
     assert [kind.exit_code for kind in (Malformed, Unsupported, CannotRunHere)] == [3, 5, 6]
 
 
-def test_the_manifest_is_written_as_prepack_writes_it(folder):
-    text = (folder / "prepack.json").read_text()
-    write_manifest(folder, json.loads(text))
-    assert (folder / "prepack.json").read_text() == text
+def test_a_manifest_that_the_tests_write_again_is_accepted(folder):
+    """Or every refusal of a changed one could be about the change of its text."""
+    before = json.loads((folder / "prepack.json").read_text())
+    write_manifest(folder, dict(before))
+    check_folder(folder)
+    after = json.loads((folder / "prepack.json").read_text())
+    assert {**after, "manifest_xxh3_128": ""} == {**before, "manifest_xxh3_128": ""}

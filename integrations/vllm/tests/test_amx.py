@@ -16,6 +16,7 @@ pytestmark = [
         not torch.cpu._is_amx_tile_supported(), reason="this CPU has no AMX, which the test needs"
     ),
 ]
+W4A8 = ("--target", "vllm-cpu", "--scheme", "w4a8")  # as vLLM runs 4 bits there, unless told otherwise
 fp8_activations = pytest.mark.skipif(
     _custom_ops.cpu_has_amx_fp8(), reason="vLLM quantizes activations to FP8 on this CPU"
 )
@@ -24,8 +25,7 @@ fp8_activations = pytest.mark.skipif(
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_4_bits_run_with_8_bit_activations(symmetric, tmp_path):
     source = write_quantized(tmp_path / "source", LLAMA, "ct", 32, symmetric)
-    options = ("--target", "vllm-cpu", "--scheme", "w4a8")
-    assert generate(convert(source, tmp_path / "packed", *options)) == generate(source)
+    assert generate(convert(source, tmp_path / "packed", *W4A8)) == generate(source)
 
 
 def test_4_bits_with_16_bit_activations(tmp_path, monkeypatch):
@@ -58,7 +58,7 @@ def test_fp8_with_scales_per_channel(tmp_path):
 
 def test_experts_in_4_bits(tmp_path):
     source = write_quantized(tmp_path / "source", QWEN3_MOE, "ct", 64, True)
-    assert_same_experts(convert(source, tmp_path / "packed", "--target", "vllm-cpu"), source)
+    assert_same_experts(convert(source, tmp_path / "packed", *W4A8), source)
 
 
 def test_experts_in_int8(tmp_path):

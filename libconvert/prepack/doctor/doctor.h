@@ -41,10 +41,10 @@ struct Consumer {
   std::string_view name;                       // "vLLM"
   std::span<const std::string_view> packages;  // on PyPI; any of them
   std::string_view made_for;                   // the version that our layouts mirror; may be empty
-  std::string_view also;                       // another that packs and computes the same
+  std::string_view also;                       // another that was seen to pack and compute the same
   std::string_view install;                    // what to do where it is missing
 
-  // "0.32.0 and 0.33.0"
+  // "2.13.0.1 and 2.14.0.1"
   std::string Versions(std::string_view between) const;
 };
 

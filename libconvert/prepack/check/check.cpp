@@ -87,6 +87,7 @@ Status MarkAccepted(const CheckOptions& options, CheckReport& report) {
 // Modules, and the tensors that belong to none.
 void CutIntoParts(const Checkpoint& checkpoint, const QuantizedModel& model,
                   Measurements& measured) {
+  if (measured.whole()) return;
   std::vector<std::pair<std::string, uint64_t>> units;
   std::set<std::string_view> quantized;
   for (const auto& linear : model.modules) {

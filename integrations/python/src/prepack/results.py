@@ -276,6 +276,7 @@ class DoctorInstalled(Record):
     package: Optional[str]
     version: Optional[str]
     made_for: Optional[str]
+    also: Optional[str]
 
 
 @dataclass(frozen=True)

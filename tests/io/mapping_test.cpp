@@ -114,16 +114,19 @@ TEST_CASE("a file larger than a window is seen everywhere, across the edges of w
   }
 }
 
+// No window that was mapped for one place has the next.
+constexpr uint64_t kApart = 2 * kWindowBytes;
+
 TEST_CASE("only so many windows are kept, and those of a closed file go") {
   const TempFolder folder;
   const uint64_t count = MostKeptWindows() + 3;
-  const std::filesystem::path path = WriteSparse(folder, count * kWindowBytes, {});
+  const std::filesystem::path path = WriteSparse(folder, count * kApart, {});
   MappedWindows& windows = MappedWindows::OfProcess();
   const size_t before = windows.size();
   {
     const File file = Value(File::OpenForRead(path));
     for (uint64_t i = 0; i < count; ++i) {
-      RequireOk(file.VisitAt(i * kWindowBytes, 1, [](const std::byte*) {}));
+      RequireOk(file.VisitAt(i * kApart, 1, [](const std::byte*) {}));
       CHECK(windows.size() <= MostKeptWindows());
     }
     CHECK(windows.size() == MostKeptWindows());
@@ -131,14 +134,28 @@ TEST_CASE("only so many windows are kept, and those of a closed file go") {
   CHECK(windows.size() <= before);
 }
 
+// The stripes of a tensor that is stored input channel by input channel begin one after another,
+// and each spans nearly all of it.
+TEST_CASE("ranges that move on a little are in one window, however long they are") {
+  const TempFolder folder;
+  constexpr uint64_t kSpan = 3 * kWindowBytes;
+  const File file =
+      Value(File::OpenForRead(WriteSparse(folder, 2 * kSpan, {kWindowBytes / 2 + kSpan})));
+  MappedWindows& windows = MappedWindows::OfProcess();
+  const size_t before = windows.size();
+  for (uint64_t offset = 0; offset <= kWindowBytes / 2; offset += 1 << 20) {
+    RequireOk(file.VisitAt(offset, kSpan, [](const std::byte*) {}));
+  }
+  CHECK(windows.size() == std::min(before + 1, MostKeptWindows()));
+}
+
 // A model of a kernel keeps a pointer to the weights. Others visited files meanwhile, its window
 // went, and another one took its place in memory.
 TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {
   const TempFolder folder;
   const uint64_t count = MostKeptWindows() + 1;
-  constexpr uint64_t kMark = kWindowBytes + 5;
-  const File file =
-      Value(File::OpenForRead(WriteSparse(folder, (count + 2) * kWindowBytes, {kMark})));
+  constexpr uint64_t kMark = kApart + 5;
+  const File file = Value(File::OpenForRead(WriteSparse(folder, (count + 2) * kApart, {kMark})));
   const PinnedBytes pinned = Value(file.Pin(kMark - 1, 2));
   const std::byte* first = nullptr;
   RequireOk(pinned.Visit([&](std::span<const std::byte> bytes) {
@@ -146,7 +163,7 @@ TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {
     CHECK(bytes.size() == 2);
   }));
   for (uint64_t i = 2; i < count + 2; ++i) {
-    RequireOk(file.VisitAt(i * kWindowBytes, 1, [](const std::byte*) {}));
+    RequireOk(file.VisitAt(i * kApart, 1, [](const std::byte*) {}));
   }
   RequireOk(pinned.Visit([&](std::span<const std::byte> bytes) {
     CHECK(bytes.data() == first);

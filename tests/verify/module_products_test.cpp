@@ -115,7 +115,7 @@ TEST_CASE("oneDNN's primitive multiplies copies of the sample as it does the who
 // The models point into the mapped weight from one panel to the next.
 TEST_CASE("a module is multiplied right while others use up the windows of files") {
   const TempFolder temp;
-  const uint64_t windows = 2 * MostKeptWindows();
+  const uint64_t windows = 4 * MostKeptWindows();
   File file = Value(File::CreateNew(temp / "sparse"));
   RequireOk(file.Resize(windows * kWindowBytes));
   std::atomic<bool> done = false;

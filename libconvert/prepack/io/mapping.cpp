@@ -108,16 +108,16 @@ namespace {
 constexpr uint64_t kWindowAlignment = 64ULL * 1024;
 
 std::shared_ptr<const Mapping> MapWindow(int fd, uint64_t file_bytes, uint64_t offset,
-                                         uint64_t bytes, uint64_t at_least, int& error) {
+                                         uint64_t bytes, uint64_t ahead, int& error) {
   const uint64_t begin = offset / kWindowAlignment * kWindowAlignment;
-  const uint64_t wanted = std::max(offset + bytes - begin, at_least);
+  const uint64_t wanted = offset + bytes - begin + ahead;
   return Mapping::Map(fd, begin, std::min(wanted, file_bytes - begin), error);
 }
 
 }  // namespace
 
 size_t MostKeptWindows() {
-  constexpr size_t kOfThread = 4;
+  constexpr size_t kOfThread = 6;
   static const size_t most = kOfThread * std::max(2U, ThreadCount(0));
   return most;
 }

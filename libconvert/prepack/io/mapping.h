@@ -72,8 +72,10 @@ class Mapping {
 // space that a process is allowed, so files are mapped window by window; the last few windows are
 // kept, because visits come panel by panel.
 
-inline constexpr uint64_t kWindowBytes = uint64_t{16} << 20;  // if the file is as long
-// In the process, four for each CPU: a thread reads a source and an output, and may be at an edge
+// What a window has beyond what was asked for, if the file is as long: the columns of a tensor that
+// is stored input channel by input channel come stripe by stripe, each a little further on.
+inline constexpr uint64_t kWindowBytes = uint64_t{16} << 20;
+// In the process, six for each CPU: a thread reads a source and an output, and may be at an edge
 // of both. One that goes while it is needed has to be mapped again, page by page.
 size_t MostKeptWindows();
 

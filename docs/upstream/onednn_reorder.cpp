@@ -33,8 +33,12 @@ int RightNibbles(dnnl::engine& engine, memory::data_type type, memory::data_type
   return right;
 }
 
-int8_t AsInt8(int value) { return static_cast<int8_t>(value); }
-float AsFloat(int value) { return static_cast<float>(value); }
+int8_t AsInt8(int value) {
+  return static_cast<int8_t>(value);
+}
+float AsFloat(int value) {
+  return static_cast<float>(value);
+}
 // Whole numbers below 256 are exact in bf16: the upper half of the float.
 uint16_t AsBf16(int value) {
   const auto number = static_cast<float>(value);
@@ -50,8 +54,8 @@ int main() {
   std::printf("oneDNN %d.%d.%d\n", version->major, version->minor, version->patch);
   dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   int faults = 0;
-  for (const auto [to, name] : {std::pair(memory::data_type::s4, "s4"),
-                                std::pair(memory::data_type::u4, "u4")}) {
+  for (const auto [to, name] :
+       {std::pair(memory::data_type::s4, "s4"), std::pair(memory::data_type::u4, "u4")}) {
     const int f32 = RightNibbles(engine, memory::data_type::f32, to, AsFloat);
     const int s8 = RightNibbles(engine, memory::data_type::s8, to, AsInt8);
     const int bf16 = RightNibbles(engine, memory::data_type::bf16, to, AsBf16);

@@ -119,13 +119,14 @@ GapNumbers FoldGap(const GapNumbers& names, size_t gap, size_t gaps, NumberSets&
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, [&](size_t a, size_t b) {
     const std::strong_ordering others = OrderBut(gap, names.Of(a), names.Of(b));
-    return others != 0 ? others < 0 : names.Of(a)[gap] < names.Of(b)[gap];
+    return std::is_neq(others) ? std::is_lt(others) : names.Of(a)[gap] < names.Of(b)[gap];
   });
   GapNumbers folded(gaps);
   for (size_t begin = 0; begin < order.size();) {
     const std::span<const uint64_t> first = names.Of(order[begin]);
     std::vector<uint64_t> set;
-    for (; begin < order.size() && OrderBut(gap, names.Of(order[begin]), first) == 0; ++begin) {
+    for (; begin < order.size() && std::is_eq(OrderBut(gap, names.Of(order[begin]), first));
+         ++begin) {
       set.push_back(names.Of(order[begin])[gap]);
     }
     std::vector<uint64_t> one(first.begin(), first.end());

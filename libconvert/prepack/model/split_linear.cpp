@@ -106,7 +106,8 @@ class ChosenChannels final : public QuantizedLinear {
 }  // namespace
 
 Result<std::unique_ptr<QuantizedLinear>> ChooseChannels(const QuantizedLinear& whole,
-                                                        std::string module, ChannelChoice choice) {
+                                                        std::string_view module,
+                                                        ChannelChoice choice) {
   const Scheme& scheme = whole.scheme();
   const bool blocks = scheme.granularity == Granularity::kBlock && choice.n != whole.n();
   if (blocks && (choice.step != 1 || choice.first % scheme.scale_rows != 0)) {
@@ -115,8 +116,7 @@ Result<std::unique_ptr<QuantizedLinear>> ChooseChannels(const QuantizedLinear& w
                                    "blocks of {} channels share a scale",
                                    choice.n, scheme.scale_rows));
   }
-  return std::unique_ptr<QuantizedLinear>(
-      std::make_unique<ChosenChannels>(whole, std::move(module), choice));
+  return std::unique_ptr<QuantizedLinear>(std::make_unique<ChosenChannels>(whole, module, choice));
 }
 
 Result<std::vector<std::unique_ptr<QuantizedLinear>>> SplitExpert(const QuantizedLinear& stored,

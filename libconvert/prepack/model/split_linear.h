@@ -9,7 +9,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"
@@ -27,7 +27,8 @@ struct ChannelChoice {
 // Those channels as a module of that name. The whole must outlive it. A bias must be stacked, or
 // the choice be all channels. kUnsupported when blocks of channels that share a scale would be cut.
 Result<std::unique_ptr<QuantizedLinear>> ChooseChannels(const QuantizedLinear& whole,
-                                                        std::string module, ChannelChoice choice);
+                                                        std::string_view module,
+                                                        ChannelChoice choice);
 
 // What a module becomes: nothing if it is no expert that is stored stacked. `interleaved`: the
 // channels of gate and up alternate; else those of gate come first. Errors are those of

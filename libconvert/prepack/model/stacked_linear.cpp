@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
@@ -194,7 +195,7 @@ Status CheckGoTogether(const QuantizedLinear& first, const QuantizedLinear& othe
 
 }  // namespace
 
-Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
+Result<std::unique_ptr<QuantizedLinear>> Stack(std::string_view module,
                                                std::vector<const QuantizedLinear*> members,
                                                uint64_t experts, bool for_values) {
   uint64_t n = members.front()->n();
@@ -207,7 +208,7 @@ Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
     n = *sum;
   }
   return std::unique_ptr<QuantizedLinear>(
-      std::make_unique<StackedLinear>(std::move(module), std::move(members), experts));
+      std::make_unique<StackedLinear>(module, std::move(members), experts));
 }
 
 std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear) {

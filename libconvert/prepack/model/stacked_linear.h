@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"
@@ -65,7 +65,7 @@ class StackedEnds {
 // many experts of a mixture the members are, the projections of one after those of another; 0: they
 // are none. `for_values`: what is wanted is the weights, not their codes, so that blocks of
 // channels that share a scale may end anywhere.
-Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
+Result<std::unique_ptr<QuantizedLinear>> Stack(std::string_view module,
                                                std::vector<const QuantizedLinear*> members,
                                                uint64_t experts = 0, bool for_values = false);
 

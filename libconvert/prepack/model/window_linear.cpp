@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "prepack/base/status.h"
 
@@ -100,7 +99,8 @@ class WindowLinear final : public QuantizedLinear {
 }  // namespace
 
 Result<std::unique_ptr<QuantizedLinear>> TakeWindow(const QuantizedLinear& whole,
-                                                    std::string module, const PanelRange& window) {
+                                                    std::string_view module,
+                                                    const PanelRange& window) {
   const auto is_inside = [](uint64_t first, uint64_t count, uint64_t all) {
     return count > 0 && first <= all && count <= all - first;
   };
@@ -116,8 +116,7 @@ Result<std::unique_ptr<QuantizedLinear>> TakeWindow(const QuantizedLinear& whole
                            window.n0, window.n0 + window.rows, window.k0, window.k0 + window.cols))
         .Found(fmt::format("{} [{}, {}]", DescribeScheme(whole.scheme()), whole.n(), whole.k()));
   }
-  return std::unique_ptr<QuantizedLinear>(
-      std::make_unique<WindowLinear>(whole, std::move(module), window));
+  return std::unique_ptr<QuantizedLinear>(std::make_unique<WindowLinear>(whole, module, window));
 }
 
 }  // namespace prepack

@@ -12,7 +12,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "prepack/base/parallel.h"
@@ -150,12 +149,9 @@ class TensorComparison {
   TensorComparison(const Checkpoint& checkpoint, const QuantizedModel& model,
                    const Checkpoint& baseline, Measurements& measured)
       : checkpoint_(checkpoint), baseline_(baseline), measured_(measured) {
-    std::unordered_set<std::string_view> quantized;
-    for (const auto& linear : model.modules) {
-      quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
-    }
+    const std::vector<bool> quantized = TensorsInModules(checkpoint, model);
     for (const StoredTensor& tensor : checkpoint.tensors()) {
-      if (quantized.contains(tensor.name) || !IsComparable(tensor.dtype)) continue;
+      if (quantized[NumberOf(checkpoint, tensor)] || !IsComparable(tensor.dtype)) continue;
       // A part of a module that the reader does not name, such as a scale of activations.
       if (!tensor.name.ends_with(".bias") && model.Find(ModuleOf(tensor.name)) != nullptr) continue;
       const StoredTensor* original = baseline.Find(tensor.name);

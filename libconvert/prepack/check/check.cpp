@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -89,13 +88,12 @@ void CutIntoParts(const Checkpoint& checkpoint, const QuantizedModel& model,
                   Measurements& measured) {
   if (measured.whole()) return;
   std::vector<std::pair<std::string, uint64_t>> units;
-  std::set<std::string_view> quantized;
+  const std::vector<bool> quantized = TensorsInModules(checkpoint, model);
   for (const auto& linear : model.modules) {
     units.emplace_back(UnitOfModule(linear->module()), linear->source_bytes());
-    quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
   }
   for (const StoredTensor& tensor : checkpoint.tensors()) {
-    if (quantized.contains(tensor.name)) continue;
+    if (quantized[NumberOf(checkpoint, tensor)]) continue;
     units.emplace_back(UnitOfTensor(tensor.name), tensor.bytes);
   }
   measured.Cut(units);

@@ -59,14 +59,7 @@ class PlainValues {
  public:
   PlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, Measurements& measured)
       : checkpoint_(checkpoint), measured_(measured) {
-    std::vector<bool> quantized(checkpoint.tensors().size());
-    const StoredTensor* last = nullptr;
-    for (const auto& linear : model.modules) {
-      for (const std::string_view name : linear->source_tensors()) {
-        last = checkpoint.FindAfter(last, name);
-        if (last != nullptr) quantized[NumberOf(checkpoint, *last)] = true;
-      }
-    }
+    const std::vector<bool> quantized = TensorsInModules(checkpoint, model);
     for (const StoredTensor& tensor : checkpoint.tensors()) {
       const bool mask = LastPart(tensor.name).find("mask") != std::string_view::npos;
       if (mask || !IsPlainFloat(tensor.dtype) || quantized[NumberOf(checkpoint, tensor)]) continue;

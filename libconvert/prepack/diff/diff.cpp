@@ -124,8 +124,9 @@ constexpr uint64_t kTensorMemory = uint64_t{16} << 20;
 struct Side {
   std::unique_ptr<Checkpoint> checkpoint;
   QuantizedModel model;
-  std::set<std::string_view> used;  // tensors that belong to modules
+  std::vector<bool> used;  // by tensor: does it belong to a module?
 
+  bool IsUsed(const StoredTensor& tensor) const { return used[NumberOf(*checkpoint, tensor)]; }
   const StoredTensor* FloatWeight(const std::string& module) const {
     const StoredTensor* tensor = checkpoint->Find(module + ".weight");
     return tensor != nullptr && IsFloatMatrix(*tensor) ? tensor : nullptr;
@@ -159,9 +160,7 @@ Result<Side> OpenSide(const std::filesystem::path& path, const std::filesystem::
   // A checkpoint that declares no quantization is a float one.
   if (!model.ok() && model.status().id() != "config-missing") return model.status();
   if (model.ok()) side.model = *std::move(model);
-  for (const auto& linear : side.model.modules) {
-    side.used.insert(linear->source_tensors().begin(), linear->source_tensors().end());
-  }
+  side.used = TensorsInModules(*side.checkpoint, side.model);
   return side;
 }
 
@@ -236,7 +235,9 @@ class Differ {
       }
       for (Side* side : {&a_, &b_}) {
         if (side->model.Find(name) != nullptr) continue;
-        if (const StoredTensor* tensor = side->FloatWeight(name)) side->used.insert(tensor->name);
+        if (const StoredTensor* tensor = side->FloatWeight(name)) {
+          side->used[NumberOf(*side->checkpoint, *tensor)] = true;
+        }
       }
       report_.modules.push_back(std::move(diff));
     }
@@ -247,7 +248,7 @@ class Differ {
     for (const Side* side : {&a_, &b_}) {
       for (const StoredTensor& tensor : side->checkpoint->tensors()) {
         const bool wanted = options_.module.empty() || BelongsTo(tensor.name, options_.module);
-        if (wanted && !side->used.contains(tensor.name)) names.insert(tensor.name);
+        if (wanted && !side->IsUsed(tensor)) names.insert(tensor.name);
       }
     }
     for (const std::string_view name : names) {
@@ -267,7 +268,8 @@ class Differ {
   }
 
   static const StoredTensor* Unused(const Side& side, std::string_view name) {
-    return side.used.contains(name) ? nullptr : side.checkpoint->Find(name);
+    const StoredTensor* tensor = side.checkpoint->Find(name);
+    return tensor == nullptr || side.IsUsed(*tensor) ? nullptr : tensor;
   }
 
   Status NothingToCompare() const {

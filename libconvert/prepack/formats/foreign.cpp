@@ -181,15 +181,7 @@ bool IsScaleOfOthers(const ModuleTensors& module, const StoredTensor& tensor) {
 class Foreigners {
  public:
   Foreigners(const Checkpoint& checkpoint, QuantizedModel& model)
-      : checkpoint_(checkpoint), model_(model), used_(checkpoint.tensors().size()) {
-    const StoredTensor* tensor = nullptr;
-    for (const auto& linear : model.modules) {
-      for (const std::string_view name : linear->source_tensors()) {
-        tensor = checkpoint.FindAfter(tensor, name);
-        if (tensor != nullptr) used_[NumberOf(checkpoint, *tensor)] = true;
-      }
-    }
-  }
+      : checkpoint_(checkpoint), model_(model), used_(TensorsInModules(checkpoint, model)) {}
 
   void Report(const ModuleTensors& module) {
     if (IsLeftAsFloat(module)) {

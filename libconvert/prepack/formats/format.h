@@ -45,6 +45,9 @@ struct QuantizedModel {
   const QuantizedLinear* Find(std::string_view module) const;
 };
 
+// By tensor of the checkpoint: does a module of the model lie in it?
+std::vector<bool> TensorsInModules(const Checkpoint& checkpoint, const QuantizedModel& model);
+
 struct ModuleTensors;
 
 // What is known of a checkpoint before its reader begins, and where the reader puts what it

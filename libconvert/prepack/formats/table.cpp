@@ -97,6 +97,18 @@ void QuantizedModel::Replace(const std::set<const QuantizedLinear*>& gone,
   std::ranges::sort(modules, {}, [](const auto& linear) { return linear->module(); });
 }
 
+std::vector<bool> TensorsInModules(const Checkpoint& checkpoint, const QuantizedModel& model) {
+  std::vector<bool> inside(checkpoint.tensors().size());
+  const StoredTensor* tensor = nullptr;
+  for (const auto& linear : model.modules) {
+    for (const std::string_view name : linear->source_tensors()) {
+      tensor = checkpoint.FindAfter(tensor, name);
+      if (tensor != nullptr) inside[NumberOf(checkpoint, *tensor)] = true;
+    }
+  }
+  return inside;
+}
+
 const QuantizedLinear* QuantizedModel::Find(std::string_view module) const {
   const auto it = std::ranges::lower_bound(
       modules, module, {}, [](const auto& linear) { return std::string_view(linear->module()); });

@@ -88,12 +88,9 @@ class SourceFinder {
   }
 
   void AddPlain() {
-    std::set<std::string_view> replaced;
-    for (const auto& linear : model_.modules) {
-      for (const std::string_view name : linear->source_tensors()) replaced.insert(name);
-    }
+    const std::vector<bool> replaced = TensorsInModules(checkpoint_, model_);
     for (const StoredTensor& tensor : checkpoint_.tensors()) {
-      if (replaced.contains(tensor.name)) continue;
+      if (replaced[NumberOf(checkpoint_, tensor)]) continue;
       if (IsCacheScale(tensor.name)) {
         found_.left_out.emplace_back(tensor.name);
       } else {

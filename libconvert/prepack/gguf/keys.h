@@ -22,6 +22,7 @@ inline constexpr std::string_view kFileType = "general.file_type";
 inline constexpr std::string_view kAlignment = "general.alignment";
 // The hash of the manifest that prepack wrote beside the file.
 inline constexpr std::string_view kManifestHash = "general.prepack.manifest";
+inline constexpr uint64_t kManifestHashDigits = 32;
 inline constexpr std::string_view kSplitNo = "split.no";  // of this file, from 0
 inline constexpr std::string_view kSplitCount = "split.count";
 inline constexpr std::string_view kSplitTensors = "split.tensors.count";  // of all files together

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <set>
 #include <string_view>
 
 #include "prepack/base/hash.h"
@@ -401,7 +400,6 @@ void GgufVerification::JudgeWeights(const std::string& name, const WeightCounts&
 // Weights that the converter has no use for, or has computed with.
 void GgufVerification::NoteLeftOut() {
   const GgufTruth& truth = *source_->truth;
-  const std::set<const gguf::Source*> used(truth.sources.begin(), truth.sources.end());
   std::map<const gguf::Source*, uint64_t> rows;
   for (const auto& [name, record] : manifest_.tensors) {
     for (const gguf::RowPiece& piece : record.rows) {

@@ -82,7 +82,7 @@ class GgufVerification {
   // All rows of all tensors.
   Status CompareAll();
 
-  // When all has been counted. `integrity`: are bytes compared with the manifest?
+  // When all has been counted, and the manifest is complete.
   Result<VerifyReport> Finish();
 
  private:

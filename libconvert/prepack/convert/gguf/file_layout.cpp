@@ -54,7 +54,7 @@ void FileLayout::Divide(uint64_t most) {
     shards_.back().bytes = bytes;
   }
   for (size_t no = 0; no < shards_.size(); ++no) {
-    shards_[no].header_bytes = Header(no, std::string(kHashDigits, '0')).size();
+    shards_[no].header_bytes = Header(no, std::string(kManifestHashDigits, '0')).size();
     shards_[no].bytes += shards_[no].header_bytes;
   }
 }

@@ -13,8 +13,6 @@
 
 namespace prepack::gguf {
 
-inline constexpr uint64_t kHashDigits = 32;  // of the manifest, in a header
-
 class FileLayout {
  public:
   // Some tensors of the plan, in a file of their own.

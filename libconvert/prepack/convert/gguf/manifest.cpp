@@ -186,12 +186,12 @@ void NoteLeftOut(Manifest& manifest) {
 }
 
 Result<std::optional<std::string>> ManifestHashOf(const Model& model) {
-  constexpr uint64_t kDigits = 32;
   const Value* value = model.FindValue(kManifestHash);
-  if (value == nullptr || value->type != ValueType::kString || value->count != kDigits) {
+  if (value == nullptr || value->type != ValueType::kString ||
+      value->count != kManifestHashDigits) {
     return std::optional<std::string>();
   }
-  PREPACK_TRY_ASSIGN(std::string hash, model.ReadText(*value, kDigits));
+  PREPACK_TRY_ASSIGN(std::string hash, model.ReadText(*value, kManifestHashDigits));
   return std::optional(std::move(hash));
 }
 

@@ -425,6 +425,15 @@ const StoredTensor* Checkpoint::FindAfter(const StoredTensor* other, std::string
   return Find(name);
 }
 
+bool Checkpoint::IsHere(const StoredTensor& tensor) const {
+  return !files_[tensor.file].file.headers_only();
+}
+
+bool Checkpoint::IsHere() const {
+  return std::ranges::none_of(files_,
+                              [](const CheckpointFile& file) { return file.file.headers_only(); });
+}
+
 std::string Checkpoint::Where(const StoredTensor& tensor) const {
   return fmt::format("{}: tensor {}", files_[tensor.file].name, tensor.name);
 }

@@ -118,6 +118,9 @@ class Checkpoint {
   // Does any name end in ".bias"? In most quantized models none does, and every module is asked for
   // its bias.
   bool has_biases() const { return has_biases_; }
+  // Is the data of the tensor, or that of all tensors, here, and not only the headers of its file?
+  bool IsHere(const StoredTensor& tensor) const;
+  bool IsHere() const;
   // "FILE: tensor NAME", for errors.
   std::string Where(const StoredTensor& tensor) const;
   // Plain names of the regular files that are neither weights, nor index, nor config.json.

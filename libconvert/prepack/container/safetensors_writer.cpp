@@ -18,7 +18,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/safetensors.h"
-#include "prepack/io/posix.h"
+#include "prepack/io/file.h"
 
 namespace prepack {
 namespace {
@@ -192,8 +192,7 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path&
 
 Result<SafetensorsWriter> SafetensorsWriter::Replace(const std::filesystem::path& path,
                                                      SafetensorsPlan plan) {
-  const int result = posix::RemoveTree(path);
-  if (result < 0) return SystemError(path.string(), "cannot remove it", -result);
+  PREPACK_TRY(RemoveIfThere(path));
   return Create(path, std::move(plan));
 }
 

@@ -268,9 +268,8 @@ Result<std::vector<MeasuredNote>> Conversion::NotesOfConsumed(const Manifest& ma
   for (const auto& [number, done] : finished_) {
     const OutputUnit& unit = shards_.units[number];
     const auto sources = MadeOf(number);
-    const auto gone = std::ranges::find_if(sources, [&](const StoredTensor* tensor) {
-      return checkpoint_.files()[tensor->file].file.headers_only();
-    });
+    const auto gone = std::ranges::find_if_not(
+        sources, [&](const StoredTensor* tensor) { return checkpoint_.IsHere(*tensor); });
     if (gone == sources.end()) continue;
     const std::string name = unit.copied != nullptr
                                  ? UnitOfTensor(unit.copied->name)

@@ -10,7 +10,6 @@
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/io/output_folder.h"
-#include "prepack/io/posix.h"
 
 namespace prepack {
 namespace {
@@ -41,8 +40,7 @@ Status Delivery::Begin(const std::filesystem::path& output, const RunIdentity& i
     PREPACK_TRY_ASSIGN(text, ReadTextFile(path, kMostRecord));
   }
   if (!text.starts_with(head)) {
-    const int removed = posix::RemoveTree(path);
-    if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
+    PREPACK_TRY(RemoveIfThere(path));
     PREPACK_TRY(WriteTextFile(path, head));
     text = head;
   }

@@ -212,8 +212,7 @@ Journal::Journal(File file, uint64_t end)
 
 Result<Journal> Journal::Create(const std::filesystem::path& path, const RunIdentity& identity,
                                 const Part& part) {
-  const int removed = posix::RemoveTree(path);
-  if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
+  PREPACK_TRY(RemoveIfThere(path));
   PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
   const std::string head = HeadLine(identity, part);
   PREPACK_TRY(file.WriteAt(0, std::as_bytes(std::span(head))));
@@ -336,9 +335,7 @@ Status CheckSource(const std::string& where, const Manifest& manifest,
   Status status =
       CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), files, where);
   // Of what has been consumed, the headers must do, which are part of the identity.
-  const bool is_here = std::ranges::none_of(
-      source.files(), [](const CheckpointFile& file) { return file.file.headers_only(); });
-  if (status.ok() && is_here) {
+  if (status.ok() && source.IsHere()) {
     status = record ? CheckSourceOfPart(where, *record, source, threads, progress)
                     : CheckWholeSource(where, manifest, source, threads, progress);
   }
@@ -464,11 +461,9 @@ Status CheckSources(const Checkpoint& checkpoint, SourcesOfUnit sources_of, unsi
   }
   // What has been consumed cannot be read again. It was flushed before, and so was the journal; its
   // headers are those of this run.
-  const auto is_gone = [&](const StoredTensor& tensor) {
-    return checkpoint.files()[tensor.file].file.headers_only();
-  };
-  std::erase_if(notes,
-                [&](const SourceNote& note) { return is_gone(checkpoint.tensors()[note.tensor]); });
+  std::erase_if(notes, [&](const SourceNote& note) {
+    return !checkpoint.IsHere(checkpoint.tensors()[note.tensor]);
+  });
   for (const SourceNote& note : notes) tensors.insert(&checkpoint.tensors()[note.tensor]);
   TensorHashes hashes(checkpoint);
   PREPACK_TRY(HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes));

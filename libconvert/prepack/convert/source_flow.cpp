@@ -62,9 +62,7 @@ Status BringHeaders(const FlowOptions& options, const fs::path& source,
   if (options.fetch == nullptr) return {};
   for (int round = 0; round < kMostRounds; ++round) {
     PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(source));
-    const bool is_here = std::ranges::none_of(
-        checkpoint.files(), [](const CheckpointFile& file) { return file.file.headers_only(); });
-    if (is_here) return {};
+    if (checkpoint.IsHere()) return {};
     NotedRanges& noted = NotedRanges::OfProcess();
     noted.SetMode(NotedRanges::Mode::kMissing);
     // An error may come of the zeros; another one comes again without them.
@@ -322,9 +320,7 @@ Status SourceFlow::Consume(size_t file) {
 }
 
 Status SourceFlow::RemoveShard(size_t file) {
-  const fs::path path = PathOf(file);
-  const int removed = posix::RemoveTree(path);
-  if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
+  PREPACK_TRY(RemoveIfThere(PathOf(file)));
   PREPACK_TRY(SyncFolder(checkpoint_.path()));
   return Reopen(file);
 }

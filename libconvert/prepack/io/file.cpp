@@ -220,53 +220,54 @@ Result<std::shared_ptr<const Mapping>> MapZeros(const std::filesystem::path& pat
 
 }  // namespace
 
-// Null where there are no bytes.
-Result<std::shared_ptr<const Mapping>> File::Map(uint64_t offset, uint64_t bytes) const {
-  NotedRanges& noted = NotedRanges::OfProcess();
-  uint64_t file_bytes = size_;
-  const bool is_possible = offset <= size_ && bytes <= size_ - offset;
-  if (headers_only() && is_possible && bytes != 0) {
-    const std::optional<uint64_t> place = PlaceOf(offset, bytes);
-    if (!place && MissingFiles::OfProcess().Can()) {
-      PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
-      return whole->Map(offset, bytes);
-    }
-    if (!place && noted.mode() == NotedRanges::Mode::kMissing && noted.Note(path_, offset, bytes)) {
-      return MapZeros(path_, offset, bytes);
-    }
-    if (!place) return NotHere(offset, bytes);
-    offset = *place;
-    file_bytes = HeadersSize();
-  } else if (is_possible && noted.mode() == NotedRanges::Mode::kRead) {
-    noted.Note(path_, offset, bytes);
-  }
-  if (!is_possible) {
+Result<File::Mapped> File::MapPlace(uint64_t place, uint64_t bytes, uint64_t file_bytes) const {
+  int error = 0;
+  Mapped mapped{
+      .mapping = MappedWindows::OfProcess().Find(number_, fd_, file_bytes, place, bytes, error),
+      .place = place};
+  if (mapped.mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
+  return mapped;
+}
+
+Result<File::Mapped> File::Map(uint64_t offset, uint64_t bytes) const {
+  if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
         .Hint("It is truncated, or it changed while prepack read it");
   }
-  std::shared_ptr<const Mapping> mapping;
-  if (bytes == 0) return mapping;
-  int error = 0;
-  mapping = MappedWindows::OfProcess().Find(number_, fd_, file_bytes, offset, bytes, error);
-  if (mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
-  return mapping;
+  if (bytes == 0) return Mapped();
+  NotedRanges& noted = NotedRanges::OfProcess();
+  if (!headers_only()) {
+    if (noted.mode() == NotedRanges::Mode::kRead) noted.Note(path_, offset, bytes);
+    return MapPlace(offset, bytes, size_);
+  }
+  if (const std::optional<uint64_t> place = PlaceOf(offset, bytes)) {
+    return MapPlace(*place, bytes, HeadersSize());
+  }
+  if (MissingFiles::OfProcess().Can()) {
+    PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
+    return whole->Map(offset, bytes);
+  }
+  if (noted.mode() == NotedRanges::Mode::kMissing && noted.Note(path_, offset, bytes)) {
+    PREPACK_TRY_ASSIGN(std::shared_ptr<const Mapping> zeros, MapZeros(path_, offset, bytes));
+    return Mapped{.mapping = std::move(zeros), .place = offset};
+  }
+  return NotHere(offset, bytes);
 }
 
 Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
                      VisitThreads threads) const {
-  PREPACK_TRY_ASSIGN(const std::shared_ptr<const Mapping> mapping, Map(offset, bytes));
-  if (mapping == nullptr) return {};
-  // A file of headers has them at another place; what is not in it was mapped as of the whole.
-  const uint64_t at = headers_only() ? PlaceOf(offset, bytes).value_or(offset) : offset;
-  return VisitMapping(path_, *mapping, at, work, threads);
+  PREPACK_TRY_ASSIGN(const Mapped mapped, Map(offset, bytes));
+  if (mapped.mapping == nullptr) return {};
+  return VisitMapping(path_, *mapped.mapping, mapped.place, work, threads);
 }
 
 Result<PinnedBytes> File::Pin(uint64_t offset, uint64_t bytes) const {
+  PREPACK_TRY_ASSIGN(Mapped mapped, Map(offset, bytes));
   PinnedBytes pinned;
-  PREPACK_TRY_ASSIGN(pinned.mapping_, Map(offset, bytes));
+  pinned.mapping_ = std::move(mapped.mapping);
   pinned.path_ = path_;
-  pinned.offset_ = headers_only() && bytes != 0 ? PlaceOf(offset, bytes).value_or(offset) : offset;
+  pinned.offset_ = mapped.place;
   pinned.bytes_ = bytes;
   return pinned;
 }
@@ -448,11 +449,10 @@ Status WriteFileAtomically(const std::filesystem::path& given, std::string_view 
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const OrderlyEnd orderly_end;
   const std::filesystem::path partial = PartialSibling(path);
-  int result = posix::RemoveTree(partial);
-  if (result < 0) return SystemError(partial.string(), "cannot remove it", -result);
+  PREPACK_TRY(RemoveIfThere(partial));
   Status status = WriteTextFile(partial, text);
   if (status.ok()) {
-    result = posix::Rename(partial, path);
+    const int result = posix::Rename(partial, path);
     if (result < 0) status = SystemError(path.string(), "cannot write it", -result);
   }
   if (!status.ok()) {
@@ -460,6 +460,11 @@ Status WriteFileAtomically(const std::filesystem::path& given, std::string_view 
     return status;
   }
   return SyncFolder(folder);
+}
+
+Status RemoveIfThere(const std::filesystem::path& path, std::string_view otherwise) {
+  const int removed = posix::RemoveTree(path);
+  return removed < 0 ? SystemError(path.string(), otherwise, -removed) : Status();
 }
 
 Result<TextFile> TextFile::Create(const std::filesystem::path& path) {

@@ -112,7 +112,12 @@ class File {
  private:
   File(int fd, std::filesystem::path path, uint64_t size);
   static Result<File> Open(const std::filesystem::path& path, int access);
-  Result<std::shared_ptr<const Mapping>> Map(uint64_t offset, uint64_t bytes) const;
+  struct Mapped {
+    std::shared_ptr<const Mapping> mapping;  // null: no bytes
+    uint64_t place = 0;  // of the bytes in what is mapped: a file of headers has them elsewhere
+  };
+  Result<Mapped> Map(uint64_t offset, uint64_t bytes) const;
+  Result<Mapped> MapPlace(uint64_t place, uint64_t bytes, uint64_t file_bytes) const;
   // Of a file of headers: takes the table of ranges from its end.
   Status ReadRanges();
   // How large a file of headers is itself.
@@ -160,6 +165,9 @@ Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max
 Status WriteTextFile(const std::filesystem::path& path, std::string_view text);
 // Copies a regular file into a new one, in bounded memory, and flushes it.
 Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to);
+// Removes a file, or a folder with all in it, if it is there; else the error says `otherwise`.
+Status RemoveIfThere(const std::filesystem::path& path,
+                     std::string_view otherwise = "cannot remove it");
 // Makes renames and new names in `folder` durable (fsync on the folder).
 Status SyncFolder(const std::filesystem::path& folder);
 

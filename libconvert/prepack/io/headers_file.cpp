@@ -153,9 +153,7 @@ Status AppendRange(const File& file, uint64_t offset, uint64_t bytes, TextFile& 
 Status WriteHeadersFile(const File& file, const ByteRanges& ranges) {
   const std::filesystem::path path = HeadersOf(file.path());
   const std::filesystem::path partial = PartialSibling(path);
-  if (const int result = posix::RemoveTree(partial); result < 0) {
-    return SystemError(partial.string(), "cannot remove it", -result);
-  }
+  PREPACK_TRY(RemoveIfThere(partial));
   PREPACK_TRY_ASSIGN(TextFile out, TextFile::Create(partial));
   const ByteRanges joined = Joined(ranges);
   std::string end;

@@ -201,7 +201,7 @@ class Conversion {
 
   // Shows what an earlier run has finished, too: as long as its source is here, it is judged again.
   Status BeginObserving(const ModelOutput& output) {
-    PREPACK_TRY(WriteHeaders(std::string(kHashDigits, '0')));
+    PREPACK_TRY(WriteHeaders(std::string(kManifestHashDigits, '0')));
     PREPACK_TRY(options_.observer->Begins(output.folder() / output.names().front(), Records(),
                                           std::move(notes_)));
     std::vector<size_t> units;
@@ -213,9 +213,8 @@ class Conversion {
     std::vector<WrittenRows> written;
     for (const size_t unit : units) {
       const std::vector<const StoredTensor*> sources = MadeOf(unit);
-      const bool is_here = std::ranges::none_of(sources, [&](const StoredTensor* tensor) {
-        return checkpoint_.files()[tensor->file].file.headers_only();
-      });
+      const bool is_here = std::ranges::all_of(
+          sources, [&](const StoredTensor* tensor) { return checkpoint_.IsHere(*tensor); });
       written.push_back({.tensor = plan_.tensors[units_[unit].tensor].name,
                          .first = units_[unit].first,
                          .rows = units_[unit].rows,

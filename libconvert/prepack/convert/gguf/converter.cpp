@@ -16,6 +16,7 @@
 #include "prepack/io/file.h"
 #include "prepack/io/noted_ranges.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/packed/small_parts.h"
 
 namespace prepack::gguf {
 namespace {
@@ -157,7 +158,7 @@ class Asking {
   // The script opens files of the checkpoint, unless they are not here as a whole, or what is read
   // of them is noted.
   bool MustBeRead(const StoredTensor& tensor) const {
-    return checkpoint_.files()[tensor.file].file.headers_only() ||
+    return !checkpoint_.IsHere(tensor) ||
            NotedRanges::OfProcess().mode() == NotedRanges::Mode::kRead;
   }
 
@@ -213,10 +214,9 @@ class Asking {
 
   Status WriteModule(const QuantizedLinear& linear, File& file, uint64_t& offset) const {
     bool is_here = true;
-    for (const std::string_view name : linear.source_tensors()) {
-      const StoredTensor* tensor = checkpoint_.Find(name);
-      if (tensor == nullptr || !MustBeRead(*tensor)) continue;
-      is_here = is_here && !checkpoint_.files()[tensor->file].file.headers_only();
+    for (const StoredTensor* tensor : ReplacedTensors(checkpoint_, linear, false)) {
+      if (!MustBeRead(*tensor)) continue;
+      is_here = is_here && checkpoint_.IsHere(*tensor);
       PREPACK_TRY(CopyTensor(*tensor, nullptr, offset));
     }
     // For those who only want to know what is read, zeros will do.

@@ -8,6 +8,11 @@
 #include "prepack/io/posix.h"
 
 namespace prepack::gguf {
+namespace {
+
+constexpr std::string_view kCannotRemoveLeftover = "cannot remove what an earlier run left";
+
+}  // namespace
 
 Result<ModelOutput> ModelOutput::OneFile(const std::filesystem::path& given, bool replace,
                                          Leftovers leftovers) {
@@ -79,9 +84,7 @@ Result<std::vector<File>> ModelOutput::OpenFiles(const std::vector<uint64_t>& si
       files.push_back(std::move(file));
       continue;
     }
-    if (const int result = posix::RemoveTree(path); result < 0) {
-      return SystemError(path.string(), "cannot remove what an earlier run left", -result);
-    }
+    PREPACK_TRY(RemoveIfThere(path, kCannotRemoveLeftover));
     PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
     PREPACK_TRY(file.Allocate(sizes[i]));
     files.push_back(std::move(file));
@@ -92,9 +95,7 @@ Result<std::vector<File>> ModelOutput::OpenFiles(const std::vector<uint64_t>& si
 Status ModelOutput::Commit(const std::string& manifest) {
   if (folder_) {
     const std::filesystem::path path = ManifestOf(folder_->path() / names_.front());
-    if (const int result = posix::RemoveTree(path); result < 0) {
-      return SystemError(path.string(), "cannot remove what an earlier run left", -result);
-    }
+    PREPACK_TRY(RemoveIfThere(path, kCannotRemoveLeftover));
     PREPACK_TRY(WriteTextFile(path, manifest));
     return folder_->Commit();
   }
@@ -105,9 +106,7 @@ Status ModelOutput::Commit(const std::string& manifest) {
   }
   partial_.clear();
   PREPACK_TRY(SyncFolder(final_.parent_path()));
-  if (const int result = posix::RemoveTree(journal_path()); result < 0) {
-    return SystemError(journal_path().string(), "cannot remove it", -result);
-  }
+  PREPACK_TRY(RemoveIfThere(journal_path()));
   lock_.Release();
   return {};
 }

@@ -53,9 +53,8 @@ Status CheckSource(const std::string& where, const Manifest& manifest, const Che
                    const Plan& plan, unsigned threads, Progress& progress) {
   const std::vector<const StoredTensor*> tensors = TensorsWithRows(checkpoint, plan);
   // Of what has been consumed, the headers must do, which are part of the identity.
-  const bool is_here = std::ranges::none_of(tensors, [&](const StoredTensor* tensor) {
-    return checkpoint.files()[tensor->file].file.headers_only();
-  });
+  const bool is_here = std::ranges::all_of(
+      tensors, [&](const StoredTensor* tensor) { return checkpoint.IsHere(*tensor); });
   if (!is_here) return {};
   TensorHashes hashes(checkpoint);
   PREPACK_TRY(HashTensorsAsStage(tensors, threads, progress, hashes));

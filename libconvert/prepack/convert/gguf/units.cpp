@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "prepack/packed/small_parts.h"
+
 namespace prepack::gguf {
 namespace {
 
@@ -16,10 +18,8 @@ void AddSources(const Checkpoint& checkpoint, const Source& source, const RowPie
   const auto [low, high] = piece.Bounds();
   const uint64_t last = high / source.rows_of_module();
   for (uint64_t i = low / source.rows_of_module(); i <= last; ++i) {
-    for (const std::string_view name : source.modules[i]->source_tensors()) {
-      const StoredTensor* tensor = checkpoint.Find(name);
-      if (tensor != nullptr) tensors.push_back(tensor);
-    }
+    const auto of_module = ReplacedTensors(checkpoint, *source.modules[i], false);
+    tensors.insert(tensors.end(), of_module.begin(), of_module.end());
   }
 }
 

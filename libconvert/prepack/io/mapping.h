@@ -74,7 +74,7 @@ class Mapping {
 
 // What a window has beyond what was asked for, if the file is as long: the columns of a tensor that
 // is stored input channel by input channel come stripe by stripe, each a little further on.
-inline constexpr uint64_t kWindowBytes = uint64_t{16} << 20;
+inline constexpr uint64_t kWindowBytes = uint64_t{2} << 20;
 // In the process, six for each CPU: a thread reads a source and an output, and may be at an edge
 // of both. One that goes while it is needed has to be mapped again, page by page.
 size_t MostKeptWindows();

@@ -1,5 +1,7 @@
 #include "prepack/packed/manifest.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -87,12 +89,63 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(text.find("\n    " + document["tensors"][0].dump() + "\n") != text.npos);
 }
 
+TEST_CASE("the members of a stack are those that were given, whatever is kept of them") {
+  const auto stack_of = [](size_t experts) {
+    std::vector<FusedMember> members;
+    for (size_t i = 0; i < experts; ++i) {
+      members.push_back({fmt::format("layers.0.experts.{}.w1", i), 24});
+      members.push_back({fmt::format("layers.0.experts.{}.w3.0.x", i), 8});
+    }
+    return members;
+  };
+  std::vector<FusedMember> members = stack_of(12);
+  uint64_t experts = 12;
+  SECTION("numbered") {}
+  SECTION("one expert") {
+    members = stack_of(1);
+    experts = 1;
+  }
+  SECTION("a number twice") {
+    members[22].module = members[20].module;
+  }
+  SECTION("another name at the end") {
+    members.back().module = "layers.0.experts.11.w4";
+  }
+  SECTION("other outputs") {
+    ++members[5].n;
+  }
+  SECTION("without numbers") {
+    for (FusedMember& member : members) member.module = "w";
+  }
+  SECTION("no experts") {
+    experts = 0;
+  }
+  SECTION("experts that do not divide them") {
+    experts = 7;
+  }
+  const FusedMembers kept(members, experts);
+  CHECK(kept.size() == members.size());
+  CHECK(kept.All() == members);
+  CHECK(kept == FusedMembers(members));
+  for (size_t i = 0; i < members.size(); ++i) CHECK(kept[i] == members[i]);
+  CHECK(FusedMembers().empty());
+}
+
+TEST_CASE("the channels of a member follow those of the members before it") {
+  const FusedMembers members({{"e.0.a", 2}, {"e.0.b", 3}, {"e.1.a", 2}, {"e.1.b", 3}}, 2);
+  const auto channels = members.ChannelsOf("e.1.b");
+  REQUIRE(channels);
+  CHECK(channels->first == 7);
+  CHECK(channels->n == 3);
+  CHECK_FALSE(members.ChannelsOf("e.2.a"));
+}
+
 TEST_CASE("a manifest says what a fused module was made of") {
   Manifest manifest = SmallManifest();
   manifest.modules.at("a.b").fused = {{"a.q", 24}, {"a.k", 8}};
   const Result<Manifest> read = Read(ManifestText(manifest));
   REQUIRE(read.ok());
-  CHECK(read->modules.at("a.b").fused == std::vector<FusedMember>{{"a.q", 24}, {"a.k", 8}});
+  CHECK(read->modules.at("a.b").fused == FusedMembers{{"a.q", 24}, {"a.k", 8}});
   CHECK(ManifestText(*read) == ManifestText(manifest));
 }
 

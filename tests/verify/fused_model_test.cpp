@@ -52,7 +52,7 @@ TEST_CASE("the source is fused as the packed folder is") {
 
 TEST_CASE("the manifest has no say in what is fused under a name") {
   FusedExample example;
-  std::vector<FusedMember>& members = example.manifest.modules.at(kGateUp).fused;
+  std::vector<FusedMember> members = example.manifest.modules.at(kGateUp).fused.All();
   SECTION("another order") {
     std::swap(members[0], members[1]);
   }
@@ -62,6 +62,7 @@ TEST_CASE("the manifest has no say in what is fused under a name") {
   SECTION("nothing") {
     members.clear();
   }
+  example.manifest.modules.at(kGateUp).fused = FusedMembers(members);
   RequireOk(FuseAsPacked(example.manifest, example.model));
   REQUIRE(example.model.Find(kGateUp) != nullptr);
   const std::span<const QuantizedLinear* const> fused = example.model.Find(kGateUp)->members();
@@ -111,8 +112,8 @@ bool Says(const LevelResult& level, const std::string& module, const std::string
 TEST_CASE("what a fused module is made of follows from its name, whatever the manifest says") {
   FusedExample example;
   auto& modules = example.manifest.modules;
-  std::vector<FusedMember>& gate_up = modules.at(kGateUp).fused;
-  std::vector<FusedMember>& qkv = modules.at(kQkv).fused;
+  std::vector<FusedMember> gate_up = modules.at(kGateUp).fused.All();
+  std::vector<FusedMember> qkv = modules.at(kQkv).fused.All();
   std::string changed = kGateUp;
   SECTION("another order") {
     std::swap(gate_up[0], gate_up[1]);
@@ -138,6 +139,8 @@ TEST_CASE("what a fused module is made of follows from its name, whatever the ma
     for (auto& [part, tensor] : record.parts) tensor.tensor = changed + "." + part;
     modules.emplace(changed, record);
   }
+  modules.at(modules.contains(kGateUp) ? kGateUp : changed).fused = FusedMembers(gate_up);
+  modules.at(kQkv).fused = FusedMembers(qkv);
   const VerifyReport report = VerifyChanged(example);
   CHECK(Says(report.level(Level::kIntegrity), changed,
              "its members are not the layers that runtimes expect under this name"));
@@ -147,7 +150,7 @@ TEST_CASE("what a fused module is made of follows from its name, whatever the ma
 
 TEST_CASE("members of other sizes, and members that are not named, fail exactness") {
   FusedExample example;
-  std::vector<FusedMember>& members = example.manifest.modules.at(kGateUp).fused;
+  std::vector<FusedMember> members = example.manifest.modules.at(kGateUp).fused.All();
   SECTION("sizes") {
     ++members[0].n;
     --members[1].n;
@@ -155,6 +158,7 @@ TEST_CASE("members of other sizes, and members that are not named, fail exactnes
   SECTION("no names") {
     members.clear();
   }
+  example.manifest.modules.at(kGateUp).fused = FusedMembers(members);
   const VerifyReport report = VerifyChanged(example);
   CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
   CHECK(Says(report.level(Level::kExactness), kGateUp,

@@ -83,10 +83,10 @@ std::string ChannelsText(uint64_t first, uint64_t n) {
 }
 
 std::string FusedText(const ModuleSummary& module) {
-  if (module.fused.empty()) return "";
+  if (module.fused == nullptr) return "";
   Table table({{"fused of"}, {"output channels"}});
   uint64_t first = 0;
-  for (const FusedMember& member : module.fused) {
+  for (const FusedMember& member : *module.fused) {
     table.AddRow({Printable(member.module), ChannelsText(first, member.n)});
     first += member.n;
   }
@@ -113,7 +113,8 @@ Status NoSuchModule(const InspectReport& report, const std::string& wanted) {
   std::vector<std::string> names;
   for (const ModuleSummary& module : report.modules) {
     names.emplace_back(module.module);
-    for (const FusedMember& member : module.fused) names.push_back(member.module);
+    if (module.fused == nullptr) continue;
+    for (const FusedMember& member : *module.fused) names.push_back(member.module);
   }
   return Usage("--module", "no quantized module has this name")
       .Found(wanted)

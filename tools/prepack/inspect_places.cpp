@@ -105,7 +105,7 @@ Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
   const auto show_source = [&](const OpenedFolder& origin, const DrawnModule& packed,
                                const ModuleRecord& record) {
     const bool is_fused = packed.module == module && !record.fused.empty();
-    return DrawModule(origin, is_fused ? record.fused.front().module : module, kDrawnBytes);
+    return DrawModule(origin, is_fused ? record.fused[0].module : module, kDrawnBytes);
   };
   PREPACK_TRY_ASSIGN(Sides<DrawnModule> sides,
                      ShowSides<DrawnModule>(path, source, show, show_source));

@@ -122,10 +122,12 @@ void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWr
   json.Member("tensors", Json(module.tensors));
   json.Key("fused");
   json.BeginArray();
-  uint64_t first = 0;
-  for (const FusedMember& member : module.fused) {
-    json.Value({{"module", member.module}, {"first", first}, {"n", member.n}});
-    first += member.n;
+  if (module.fused != nullptr) {
+    uint64_t first = 0;
+    for (const FusedMember& member : *module.fused) {
+      json.Value({{"module", member.module}, {"first", first}, {"n", member.n}});
+      first += member.n;
+    }
   }
   json.EndArray();
   json.EndObject();

@@ -124,10 +124,8 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   record.rounded_scales = filler_.rounded_scales(unit);
   record.weights_desc = plan.request.weights_desc;
   record.onednn = plan.onednn;
-  for (const QuantizedLinear* member : plan.linear->members()) {
-    record.fused.push_back({std::string(member->module()), member->n()});
-  }
   record.experts = plan.linear->stacked_experts();
+  record.fused = FusedMembersOf(*plan.linear);
   record.act_order = plan.HasGroupOrder();
   record.source_xxh3_128 = SourceHash(filler_.source_hashes(),
                                       plan.ReplacedTensors(filler_.source_hashes().checkpoint()));

@@ -72,7 +72,7 @@ void DescribePacked(Source& source, InspectReport& report) {
                          .layout = record.layout,
                          .n = record.n,
                          .k = record.k,
-                         .fused = record.fused};
+                         .fused = record.fused.empty() ? nullptr : &record.fused};
     std::vector<std::string_view>& parts = source.parts.emplace_back();
     for (const auto& [part, tensor] : record.parts) {
       module.bytes += tensor.bytes();
@@ -111,7 +111,8 @@ std::optional<FoundModule> InspectReport::FindModule(std::string_view name) cons
     if (module.module == name) {
       return FoundModule{.module = &module, .channels = {.first = 0, .n = module.n}};
     }
-    if (const auto channels = ChannelsOf(module.fused, name)) {
+    if (module.fused == nullptr) continue;
+    if (const auto channels = module.fused->ChannelsOf(name)) {
       return FoundModule{.module = &module, .channels = *channels};
     }
   }

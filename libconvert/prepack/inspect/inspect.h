@@ -71,8 +71,7 @@ struct ModuleSummary {
   uint64_t k = 0;
   uint64_t bytes = 0;                              // of the tensors below
   std::span<const std::string_view> tensors = {};  // that the module is made of
-  std::span<const FusedMember> fused =
-      {};  // modules of the checkpoint in it, in order; empty: itself
+  const FusedMembers* fused = nullptr;             // modules of the checkpoint in it; null: itself
 
   double BitsPerWeight() const;
 };

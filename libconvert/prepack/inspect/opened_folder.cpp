@@ -57,7 +57,7 @@ Result<PackedModuleName> FindPackedModule(const OpenedFolder& folder, std::strin
       return PackedModuleName{
           .name = &name, .record = &record, .channels = {.first = 0, .n = record.n}};
     }
-    if (const auto channels = ChannelsOf(record.fused, module)) {
+    if (const auto channels = record.fused.ChannelsOf(module)) {
       return PackedModuleName{.name = &name, .record = &record, .channels = *channels};
     }
     names.push_back(name);

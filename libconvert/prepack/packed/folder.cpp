@@ -171,7 +171,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   }
   PREPACK_TRY(CheckFusedNames(name, record, where));
   module.request_ = RequestOf(folder.manifest(), record);
-  module.members_ = record.fused;
+  module.members_ = record.fused.All();
   if (module.members_.empty()) module.members_.push_back({name, record.n});
   for (const FusedMember& member : module.members_) module.member_ends_.Add(member.n);
   const Eligibility eligible = module.layout_->Takes(module.request_);

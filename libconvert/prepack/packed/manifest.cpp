@@ -26,7 +26,7 @@ void WriteTensor(const TensorRecord& tensor, JsonWriter& json) {
   json.EndObject();
 }
 
-void WriteFused(const std::vector<FusedMember>& members, JsonWriter& json) {
+void WriteFused(const FusedMembers& members, JsonWriter& json) {
   json.Key("fused");
   json.BeginArray();
   for (const FusedMember& member : members) {
@@ -145,16 +145,6 @@ void Write(const Manifest& manifest, const ManifestRecords& records, const JsonW
 }
 
 }  // namespace
-
-std::optional<ChannelRange> ChannelsOf(std::span<const FusedMember> fused,
-                                       std::string_view module) {
-  uint64_t first = 0;
-  for (const FusedMember& member : fused) {
-    if (member.module == module) return ChannelRange{.first = first, .n = member.n};
-    first += member.n;
-  }
-  return std::nullopt;
-}
 
 void OwnRecords::VisitModules(const ModuleVisitor& visit) const {
   for (const auto& [name, module] : manifest_.modules) visit(name, module);

@@ -26,6 +26,7 @@
 #include "prepack/layouts/blocked_desc.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/model/scheme.h"
+#include "prepack/packed/fused_members.h"
 #include "prepack/packed/run_identity.h"
 
 namespace prepack {
@@ -48,23 +49,6 @@ struct TensorRecord {
   uint64_t bytes() const { return TensorBytes(dtype, shape).value_or(0); }
 };
 
-// A module of the source that is a piece of a packed one.
-struct FusedMember {
-  std::string module;
-  uint64_t n = 0;  // output channels
-
-  friend bool operator==(const FusedMember&, const FusedMember&) = default;
-};
-
-// Output channels [first, first + n) of a module.
-struct ChannelRange {
-  uint64_t first = 0;
-  uint64_t n = 0;
-};
-
-// The output channels of a fused module that are `module`'s; nullopt if it is not in it.
-std::optional<ChannelRange> ChannelsOf(std::span<const FusedMember> fused, std::string_view module);
-
 struct ModuleRecord {
   std::string layout;
   Scheme scheme;  // as packed: with the activations that the kernel is to have
@@ -78,7 +62,7 @@ struct ModuleRecord {
   // The form that was written, for layouts whose form a primitive decides.
   std::optional<BlockedDesc> weights_desc;
   std::optional<OneDnnOrigin> onednn;  // where a primitive on the converting machine decided
-  std::vector<FusedMember> fused;      // what it was made of, in order; empty: of itself
+  FusedMembers fused;                  // what it was made of
   uint64_t experts = 0;                // of a mixture, stacked; 0: it is no stack
   bool act_order = false;              // of a checkpoint: its group index holds an activation order
   std::string source_xxh3_128;         // of the source tensors, see SourceHash

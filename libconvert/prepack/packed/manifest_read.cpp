@@ -84,7 +84,8 @@ Scheme ReadModuleScheme(JsonFields& fields, uint64_t n, uint64_t k) {
 }
 
 // The members of a fused module; their channels add up to its channels.
-void ReadFused(JsonFields& fields, ModuleRecord& module) {
+std::vector<FusedMember> ReadFused(JsonFields& fields, const ModuleRecord& module) {
+  std::vector<FusedMember> members;
   uint64_t channels = 0;
   for (const Json& json : *fields.Array("fused")) {
     JsonFields member = fields.Same(json);
@@ -94,32 +95,33 @@ void ReadFused(JsonFields& fields, ModuleRecord& module) {
       fields.Keep(Malformed(fields.where(),
                             "field \"fused\": the outputs do not add up to those of the module")
                       .Expected(fmt::format("{} in all", module.n)));
-      return;
+      return members;
     }
     channels += n;
-    module.fused.push_back({std::move(name), n});
+    members.push_back({std::move(name), n});
   }
-  if (channels == module.n && module.fused.size() > 1) return;
+  if (channels == module.n && members.size() > 1) return members;
   fields.Keep(
       Malformed(fields.where(), "field \"fused\" does not list several modules with all outputs")
-          .Found(fmt::format("{} with {} outputs", module.fused.size(), channels))
+          .Found(fmt::format("{} with {} outputs", members.size(), channels))
           .Expected(fmt::format("{} outputs", module.n)));
+  return members;
 }
 
 // How many experts the members are; each has as many members and output channels as the first.
-void ReadExperts(JsonFields& fields, ModuleRecord& module) {
-  module.experts = fields.Uint("experts");
-  const size_t members = module.fused.size();
-  const uint64_t each = module.experts == 0 ? 0 : members / module.experts;
-  bool alike = module.experts > 1 && each > 0 && members % module.experts == 0;
-  for (size_t i = 0; alike && i < members; ++i) {
-    alike = module.fused[i].n == module.fused[i % each].n;
+uint64_t ReadExperts(JsonFields& fields, const std::vector<FusedMember>& members) {
+  const uint64_t experts = fields.Uint("experts");
+  const uint64_t each = experts == 0 ? 0 : members.size() / experts;
+  bool alike = experts > 1 && each > 0 && members.size() % experts == 0;
+  for (size_t i = 0; alike && i < members.size(); ++i) {
+    alike = members[i].n == members[i % each].n;
   }
-  if (alike) return;
+  if (alike) return experts;
   fields.Keep(Malformed(fields.where(),
                         "field \"experts\" is not the number of experts that \"fused\" lists, each "
                         "with the same outputs")
-                  .Found(fmt::format("{} for {} modules", module.experts, members)));
+                  .Found(fmt::format("{} for {} modules", experts, members.size())));
+  return experts;
 }
 
 // False when nothing else can be said of the module.
@@ -157,8 +159,10 @@ ModuleRecord ReadModule(JsonFields fields) {
     module.onednn = fields.Take(
         ReadOneDnnOrigin(*fields.Any("onednn"), fmt::format("{}: onednn", fields.where())));
   }
-  if (fields.Has("fused")) ReadFused(fields, module);
-  if (fields.Has("experts")) ReadExperts(fields, module);
+  std::vector<FusedMember> members;
+  if (fields.Has("fused")) members = ReadFused(fields, module);
+  if (fields.Has("experts")) module.experts = ReadExperts(fields, members);
+  module.fused = FusedMembers(std::move(members), module.experts);
   if (fields.Has("act_order")) module.act_order = fields.Bool("act_order");
   if (fields.Has("source_activations")) {
     module.source_activations =

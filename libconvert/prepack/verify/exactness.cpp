@@ -58,11 +58,7 @@ std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
   if (linear.n() != record.n || linear.k() != record.k || scheme != record.scheme) {
     return "the source has another shape or scheme than the manifest";
   }
-  std::vector<FusedMember> members;
-  for (const QuantizedLinear* member : linear.members()) {
-    members.push_back({std::string(member->module()), member->n()});
-  }
-  if (members != record.fused || linear.stacked_experts() != record.experts) {
+  if (FusedMembersOf(linear) != record.fused || linear.stacked_experts() != record.experts) {
     return "the manifest lists other layers for this module than the source has";
   }
   return "";

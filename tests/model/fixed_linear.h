@@ -27,7 +27,7 @@ class FixedLinear : public QuantizedLinear {
 
   void SetModule(std::string_view module) { module_.Own(module); }
   void SetInput(const InputQuantization& input) { SetRare({.input = input}); }
-  void SetWideRows(uint64_t rows) { wide_rows_ = rows; }
+  void SetWideRows(uint32_t rows) { wide_rows_ = rows; }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
     const size_t row_bytes = PanelRowBytes(scheme_->code, k_);

@@ -6,7 +6,7 @@
 namespace prepack::testing {
 namespace {
 
-TileShape ShapeOf(uint64_t n, uint64_t k, uint64_t wide_rows, const TileCut& cut) {
+TileShape ShapeOf(uint64_t n, uint64_t k, uint32_t wide_rows, const TileCut& cut) {
   FixedLinear linear({.code = CodeType::kU4, .bits = 4, .group_size = k}, n, k, {}, {}, {}, {});
   linear.SetWideRows(wide_rows);
   return TileShapeFor(linear, cut);

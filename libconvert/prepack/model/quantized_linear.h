@@ -192,7 +192,7 @@ class QuantizedLinear {
   bool zeros_may_borrow() const { return zeros_may_borrow_; }
   // At least so many output channels should be read at a time (see panel_shape.h): more than one
   // where a file holds the codes of neighbouring output channels side by side.
-  uint64_t wide_rows() const { return wide_rows_; }
+  uint32_t wide_rows() const { return wide_rows_; }
   // Names of the source tensors that this module is made of, bias not included: it is not
   // quantized and passes through like any other tensor. Experts that are stored in one tensor
   // share it. The source holds the names: models have hundreds of thousands.
@@ -282,7 +282,7 @@ class QuantizedLinear {
   std::unique_ptr<const KeptOrder> k_order_;  // null: none
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;
-  uint64_t wide_rows_ = 1;
+  uint32_t wide_rows_ = 1;
   std::vector<std::string_view> source_tensors_;
   uint64_t source_bytes_ = 0;
 

@@ -93,7 +93,7 @@ PackedLinear::PackedLinear(SharedFolder folder, const ModuleRecord& record, Pack
   module_.Own(packed_.name());
   n_ = packed_.request().n;
   k_ = packed_.request().k;
-  wide_rows_ = std::max(cut_.rows, cut_.by_inputs ? kWideRows : 1);
+  wide_rows_ = static_cast<uint32_t>(std::max(cut_.rows, cut_.by_inputs ? kWideRows : 1));
   DescribeScheme(record);
   AddTensors(record);
   if (FindPart(packed_.parts(), PartRole::kInputOrder) != nullptr) {

@@ -105,7 +105,7 @@ Status ColumnLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out
         ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, g), run));
     for (uint64_t row = 0; row < rows; ++row) {
       const float scale = run[(n0 + row) / scheme_->scale_rows - first];
-      out[row * groups() + g] = parts_.global_scale ? parts_.global_scale->Apply(scale) : scale;
+      out[row * groups() + g] = global_scale() ? global_scale()->Apply(scale) : scale;
     }
   }
   return CheckScales(*parts_.scale, n0, rows, out);

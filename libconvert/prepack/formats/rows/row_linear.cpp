@@ -55,11 +55,13 @@ uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count) {
 RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
     : StoredLinear(checkpoint),
       parts_(static_cast<const RowTensors&>(parts)),
-      row_bytes_(RowBytes(parts)) {
+      row_bytes_(RowBytes(parts)),
+      first_scale_(0) {
   module_.BorrowFrom(parts.codes->name, parts.module);
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
+  first_scale_ = parts.first_scale.value_or(parts.expert * ScaleCount());
   if (parts.order != nullptr) {
     k_order_ = std::make_unique<KeptOrder>(
         [&checkpoint, g_idx = parts.order, k = parts.k, group_size = parts.scheme.group_size] {
@@ -82,7 +84,8 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
 RowLinear::RowLinear(const InStoredOrder& other)
     : StoredLinear(ViewOf{other.linear}),
       parts_(other.linear.parts_),
-      row_bytes_(other.linear.row_bytes_) {
+      row_bytes_(other.linear.row_bytes_),
+      first_scale_(other.linear.first_scale_) {
   Describe(other.linear);
 }
 
@@ -91,9 +94,8 @@ std::unique_ptr<QuantizedLinear> RowLinear::InModelOrder() const {
 }
 
 uint64_t RowLinear::ScaleIndex(uint64_t n, uint64_t group) const {
-  const uint64_t first = parts_.first_scale.value_or(parts_.expert * ScaleCount());
-  if (scheme_->granularity == Granularity::kTensor) return first;
-  return first + n / scheme_->scale_rows * groups() + group;
+  if (scheme_->granularity == Granularity::kTensor) return first_scale_;
+  return first_scale_ + n / scheme_->scale_rows * groups() + group;
 }
 
 uint64_t RowLinear::ScaleCount() const {
@@ -105,8 +107,8 @@ Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> 
   if (scheme_->scale_rows == 1) {
     PREPACK_TRY(
         ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, 0), out));
-    if (!parts_.global_scale) return {};
-    for (float& scale : out) scale = parts_.global_scale->Apply(scale);
+    if (!global_scale()) return {};
+    for (float& scale : out) scale = global_scale()->Apply(scale);
     return {};
   }
   const uint64_t first = ScaleIndex(n0, 0);

@@ -39,15 +39,10 @@ uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count);
 // after the other.
 struct RowTensors {
   const StoredTensor* codes = nullptr;
-  const StoredTensor* scale = nullptr;  // see Granularity
-  const StoredTensor* global_scale_tensor = nullptr;
+  const StoredTensor* scale = nullptr;       // see Granularity
   const StoredTensor* zero_point = nullptr;  // nullptr for kNone
   uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
   uint64_t expert = 0;              // the matrix that is meant
-  // The first scale of this matrix, where the scales of more matrices lie in one tensor than codes
-  // do; else it follows from `expert`.
-  std::optional<uint64_t> first_scale;
-  std::optional<GlobalScale> global_scale;  // where the scales are quantized, too
   RowCodes stored = RowCodes::kBytes;
   RowZeroPoints zero_points = RowZeroPoints::kNone;
   ScaleForm scale_form = ScaleForm::kFactor;
@@ -59,8 +54,13 @@ struct RowModule : RowTensors {
   Scheme scheme;
   uint64_t n = 0;
   uint64_t k = 0;
-  uint64_t experts = 1;                 // matrices in each tensor
-  uint64_t scale_sharers = 0;           // matrices whose scales share a tensor; 0: as many
+  uint64_t experts = 1;        // matrices in each tensor
+  uint64_t scale_sharers = 0;  // matrices whose scales share a tensor; 0: as many
+  // The first scale of this matrix, where the scales of more matrices lie in one tensor than codes
+  // do; else it follows from `expert`.
+  std::optional<uint64_t> first_scale;
+  const StoredTensor* global_scale_tensor = nullptr;
+  std::optional<GlobalScale> global_scale;  // where the scales are quantized, too
   const StoredTensor* order = nullptr;  // the group of each input channel, where it holds an order
   std::optional<InputQuantization> input;
   std::optional<GlobalScale> input_global_scale;
@@ -131,7 +131,8 @@ class RowLinear final : public StoredLinear {
   uint64_t row_bytes() const { return row_bytes_; }
 
   RowTensors parts_;
-  uint64_t row_bytes_;  // of a stored row
+  uint64_t row_bytes_;    // of a stored row
+  uint64_t first_scale_;  // of this matrix
 };
 
 // One expert of a stack whose matrices are stored [K, N], FP8 or FP4 (column_linear.cpp). `expert`

@@ -113,7 +113,6 @@ TEST_CASE("modules are compared with their peers in work that grows as their num
       checks[i].k = 128;
       checks[i].scheme = Scheme{.code = CodeType::kU4, .bits = 4};
       CheckFigures& figures = checks[i].figures.emplace();
-      figures.weights = 128 * 128;
       figures.commonest_fraction = 1;
       figures.root_mean_square = 0.09 + static_cast<double>(i % 7) / 1000;
     }

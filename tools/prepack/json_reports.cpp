@@ -155,7 +155,8 @@ void BeginDocument(std::string_view kind, JsonWriter& json) {
 Json StatisticsJson(const ModuleCheck& module) {
   if (!module.figures) return nullptr;
   const CheckFigures& figures = *module.figures;
-  return {{"weights", figures.weights},
+  const CheckFigures::Counts& counts = figures.counts;
+  return {{"weights", module.weights()},
           {"distinct_codes", figures.distinct_codes},
           {"commonest_code", figures.commonest_code},
           {"commonest_fraction", figures.commonest_fraction},
@@ -164,14 +165,14 @@ Json StatisticsJson(const ModuleCheck& module) {
           {"scales", figures.scales},
           {"min_scale", JsonNumber(figures.min_scale)},
           {"max_scale", JsonNumber(figures.max_scale)},
-          {"negative_scales", figures.negative_scales},
-          {"zero_scales", figures.zero_scales},
-          {"imprecise_scales", figures.imprecise_scales},
-          {"huge_scales", figures.huge_scales},
-          {"scales_outside_f16", figures.scales_outside_f16},
-          {"zero_points", figures.zero_points},
-          {"low_zero_points", figures.low_zero_points},
-          {"high_zero_points", figures.high_zero_points}};
+          {"negative_scales", counts.negative_scales},
+          {"zero_scales", counts.zero_scales},
+          {"imprecise_scales", counts.imprecise_scales},
+          {"huge_scales", counts.huge_scales},
+          {"scales_outside_f16", counts.scales_outside_f16},
+          {"zero_points", counts.zero_points},
+          {"low_zero_points", counts.low_zero_points},
+          {"high_zero_points", counts.high_zero_points}};
 }
 
 Json DiffSideJson(const std::optional<DiffSide>& side) {

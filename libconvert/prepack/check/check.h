@@ -52,6 +52,9 @@ struct ModuleCheck {
   SharedValue<Scheme> scheme;
   uint64_t n = 0;
   uint64_t k = 0;
+
+  uint64_t weights() const { return n * k; }
+
   std::vector<Finding> findings;        // of its data and baseline
   std::optional<CheckFigures> figures;  // none: not read, or not readable
   // Against the baseline, in dB; infinite when equal. None: not compared.

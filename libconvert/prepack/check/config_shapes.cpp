@@ -201,6 +201,12 @@ struct ExpertTensor {
   std::string_view parent;
   std::string_view below;
   std::optional<uint64_t> expert;
+
+  // "up_proj"; empty: the tensor belongs to no module of the expert.
+  std::string_view module() const {
+    const size_t dot = below.rfind('.');
+    return dot == std::string_view::npos ? std::string_view() : below.substr(0, dot);
+  }
 };
 
 std::optional<ExpertTensor> ParseExpertTensor(std::string_view name) {
@@ -213,6 +219,15 @@ std::optional<ExpertTensor> ParseExpertTensor(std::string_view name) {
   if (dot != std::string_view::npos) parsed.expert = ParseUint(parsed.below.substr(0, dot));
   if (parsed.expert) parsed.below.remove_prefix(dot + 1);
   return parsed;
+}
+
+Experts ExpertsIn(const std::vector<const StoredTensor*>& tensors) {
+  Experts experts;
+  for (const StoredTensor* tensor : tensors) {
+    const std::optional<ExpertTensor> parsed = ParseExpertTensor(tensor->name);
+    experts[*parsed->expert].insert(parsed->module());
+  }
+  return experts;
 }
 
 std::optional<uint64_t> ConfiguredExperts(const Json& config) {
@@ -313,22 +328,22 @@ void CheckStacks(const Stacks& stacks, std::optional<uint64_t> configured, Findi
 
 void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
                   std::vector<Finding>& findings) {
-  std::map<std::string, Experts, std::less<>> layers;
+  std::map<std::string_view, std::vector<const StoredTensor*>> layers;
   Stacks stacks;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
     const std::optional<ExpertTensor> parsed = ParseExpertTensor(tensor.name);
     if (!parsed) continue;
     if (parsed->expert) {
-      const size_t dot = parsed->below.rfind('.');
-      if (dot == std::string_view::npos) continue;
-      layers[std::string(parsed->parent)][*parsed->expert].insert(parsed->below.substr(0, dot));
+      if (!parsed->module().empty()) layers[parsed->parent].push_back(&tensor);
     } else if (tensor.shape.size() >= 3) {
       stacks[parsed->parent][tensor.name] = tensor.shape[0];
     }
   }
   const std::optional<uint64_t> configured = ConfiguredExperts(LanguageConfig(checkpoint.config()));
   FindingTally tally;
-  for (const auto& [parent, experts] : layers) {
+  for (const auto& [name, tensors] : layers) {
+    const std::string parent(name);
+    const Experts experts = ExpertsIn(tensors);  // of one layer at a time: there may be very many
     CheckNumbers(parent, experts, configured, tally);
     CheckModules(parent, experts, tally);
     CompareSchemes(checkpoint, model, parent, experts, tally);

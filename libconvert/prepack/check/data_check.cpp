@@ -136,9 +136,14 @@ Status DataCheck::MeasureStripes(unsigned threads, Progress& progress) {
   for (const auto& linear : model_.modules) total += linear->source_bytes();
   progress.Begin("checking", measured_.ShareOf(total));
   std::vector<Buffers> buffers(threads);
-  return ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
+  PREPACK_TRY(ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
     return CheckStripe(index, buffers[worker], progress);
-  });
+  }));
+  // What follows needs memory for every module, too.
+  decltype(stripes_)().swap(stripes_);
+  decltype(results_)().swap(results_);
+  decltype(unread_)().swap(unread_);
+  return {};
 }
 
 MeasuredThing DataCheck::ThingOf(std::string_view kind, size_t module) const {

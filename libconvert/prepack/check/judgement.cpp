@@ -227,7 +227,7 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
 namespace {
 
 double SizeOf(const ModuleCheck& module) {
-  if (!module.figures || module.figures->weights < kMinWeights) return 0;
+  if (!module.figures || module.weights() < kMinWeights) return 0;
   // Models multiply what they look up by what they like.
   if (IsLookedUp(module.module)) return 0;
   return module.figures->root_mean_square * std::sqrt(static_cast<double>(module.k));
@@ -280,6 +280,7 @@ template <typename HashOf>
 std::vector<Copy> CopiesBy(const std::vector<ModuleCheck>& modules, const HashOf& hash_of) {
   using Key = std::pair<uint64_t, uint64_t>;
   std::vector<std::pair<Key, size_t>> keys;
+  keys.reserve(modules.size());
   for (size_t i = 0; i < modules.size(); ++i) {
     if (const std::optional<uint64_t> hash = hash_of(modules[i])) {
       keys.push_back({{*hash, modules[i].k}, i});
@@ -301,7 +302,7 @@ std::vector<Copy> CopiesBy(const std::vector<ModuleCheck>& modules, const HashOf
 void FindCopies(const std::vector<ModuleCheck>& modules, std::vector<Finding>& findings) {
   const std::vector<Copy> copies =
       CopiesBy(modules, [](const ModuleCheck& module) -> std::optional<uint64_t> {
-        if (!module.figures || module.figures->weights < kMinWeights) return std::nullopt;
+        if (!module.figures || module.weights() < kMinWeights) return std::nullopt;
         if (module.figures->commonest_fraction > kConstantCodes) return std::nullopt;
         return module.figures->codes_hash;
       });

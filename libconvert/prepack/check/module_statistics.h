@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "prepack/base/shared_value.h"
 #include "prepack/base/status.h"
 #include "prepack/check/byte_counts.h"
 #include "prepack/check/code_windows.h"
@@ -128,17 +129,22 @@ struct ModuleStatistics {
 // What a report keeps of the statistics of a module, and what modules are compared by. There may be
 // hundreds of thousands of modules, so that their histograms are kept by scheme (check.h).
 struct CheckFigures {
-  uint64_t weights = 0;
+  // Most modules have none of these, or as many as their neighbours.
+  struct Counts {
+    uint64_t negative_scales = 0;
+    uint64_t zero_scales = 0;
+    uint64_t imprecise_scales = 0;
+    uint64_t huge_scales = 0;
+    uint64_t scales_outside_f16 = 0;
+    uint64_t zero_points = 0;
+    uint64_t low_zero_points = 0;
+    uint64_t high_zero_points = 0;
+
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
+  SharedValue<Counts> counts;
   uint64_t scales = 0;
-  uint64_t negative_scales = 0;
-  uint64_t zero_scales = 0;
-  uint64_t imprecise_scales = 0;
-  uint64_t huge_scales = 0;
-  uint64_t scales_outside_f16 = 0;
   uint64_t fine_scales = 0;
-  uint64_t zero_points = 0;
-  uint64_t low_zero_points = 0;
-  uint64_t high_zero_points = 0;
   uint64_t codes_hash = 0;
   uint64_t scales_hash = 0;
   double commonest_fraction = 0;

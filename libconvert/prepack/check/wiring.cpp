@@ -349,36 +349,64 @@ Status ReadReorderedColumns(const QuantizedLinear& linear, uint64_t first, uint6
   return {};
 }
 
+// What the names of modules have before their last part, each once.
+std::vector<std::string_view> ParentsOf(const QuantizedModel& model) {
+  std::vector<std::string_view> parents;
+  for (const auto& linear : model.modules) {
+    const std::string_view name = linear->module();
+    const std::string_view parent = name.substr(0, name.size() - LastPart(name).size());
+    if (parents.empty() || parents.back() != parent) parents.push_back(parent);
+  }
+  std::ranges::sort(parents);
+  parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
+  return parents;
+}
+
+// The modules whose names begin with `parent`: they follow each other.
+class ModulesBelow {
+ public:
+  ModulesBelow(const QuantizedModel& model, std::string_view parent)
+      : modules_(model.modules), prefix_(parent.size()) {
+    const auto begin = [this](const auto& linear) { return linear->module().substr(0, prefix_); };
+    first_ = std::ranges::lower_bound(modules_, parent, {}, begin);
+    last_ = std::ranges::upper_bound(first_, modules_.end(), parent, {}, begin);
+  }
+
+  // The number of the quantized module PARENT + `leaf`.
+  std::optional<size_t> Find(std::string_view leaf) const {
+    const auto rest = [this](const auto& linear) { return linear->module().substr(prefix_); };
+    const auto found = std::ranges::lower_bound(first_, last_, leaf, {}, rest);
+    if (found == last_ || rest(*found) != leaf) return std::nullopt;
+    if ((*found)->scheme().code == CodeType::kBF16) return std::nullopt;
+    return static_cast<size_t>(found - modules_.begin());
+  }
+
+ private:
+  using Modules = std::vector<std::unique_ptr<QuantizedLinear>>;
+
+  const Modules& modules_;
+  size_t prefix_;
+  Modules::const_iterator first_;
+  Modules::const_iterator last_;
+};
+
 }  // namespace
 
 WiredBlocks::WiredBlocks(const Checkpoint& checkpoint, const QuantizedModel& model)
-    : model_(model), blocks_of_(model.modules.size()) {
-  std::map<std::string_view, size_t> modules;
-  std::set<std::string_view> parents;
-  for (size_t i = 0; i < model.modules.size(); ++i) {
-    const std::string_view name = model.modules[i]->module();
-    modules.emplace(name, i);
-    parents.insert(name.substr(0, name.size() - LastPart(name).size()));
-  }
-  const auto find = [&](std::string_view parent, std::string_view leaf) -> std::optional<size_t> {
-    const auto it = modules.find(fmt::format("{}{}", parent, leaf));
-    if (it == modules.end() || model.modules[it->second]->scheme().code == CodeType::kBF16) {
-      return std::nullopt;
-    }
-    return it->second;
-  };
-  for (const std::string_view parent : parents) {
+    : model_(model) {
+  for (const std::string_view parent : ParentsOf(model)) {
+    const ModulesBelow below(model, parent);
     for (const auto& [gate, up, down] : kMlps) {
-      const auto a = find(parent, gate);
-      const auto b = find(parent, up);
-      const auto c = find(parent, down);
+      const auto a = below.Find(gate);
+      const auto b = below.Find(up);
+      const auto c = below.Find(down);
       if (a && b && c && model.modules[*a]->n() == model.modules[*b]->n()) AddMlp(*a, *b, *c, 0);
     }
-    const auto fused = find(parent, kFusedMlp);
-    const auto down = find(parent, kMlps[0][2]);
+    const auto fused = below.Find(kFusedMlp);
+    const auto down = below.Find(kMlps[0][2]);
     if (fused && down) AddMlp(*fused, *fused, *down, model.modules[*fused]->n() / 2);
-    const auto v = find(parent, "v_proj");
-    const auto o = find(parent, "o_proj");
+    const auto v = below.Find("v_proj");
+    const auto o = below.Find("o_proj");
     if (v && o) AddAttention(LanguageConfig(checkpoint.config()), *v, *o);
   }
 }
@@ -424,7 +452,7 @@ void WiredBlocks::Add(std::vector<Part> parts, uint64_t neurons, uint64_t stretc
   block->channels = channels;
   std::set<size_t> modules;
   for (const Part& part : parts) modules.insert(part.module);
-  for (const size_t module : modules) blocks_of_[module].push_back(blocks_.size());
+  for (const size_t module : modules) blocks_of_.emplace_back(module, blocks_.size());
   block->remaining = modules.size();
   block->parts = std::move(parts);
   blocks_.push_back(std::move(block));
@@ -469,8 +497,9 @@ Status WiredBlocks::Take(const Measurements& measured) {
 }
 
 Status WiredBlocks::Done(size_t module) {
-  for (const size_t at : blocks_of_[module]) {
-    Block& block = *blocks_[at];
+  auto at = std::ranges::lower_bound(blocks_of_, std::pair(module, size_t{0}));
+  for (; at != blocks_of_.end() && at->first == module; ++at) {
+    Block& block = *blocks_[at->second];
     if (block.remaining.fetch_sub(1) != 1 || !block.judged_here) continue;
     PREPACK_TRY(Judge(block));
   }

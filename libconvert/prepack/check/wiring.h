@@ -33,6 +33,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "prepack/base/function_ref.h"
@@ -183,7 +184,8 @@ class WiredBlocks {
 
   const QuantizedModel& model_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<std::vector<size_t>> blocks_of_;  // by module
+  // Ascending: most modules of a large model may be in none.
+  std::vector<std::pair<size_t, size_t>> blocks_of_;  // module, number of its block
 };
 
 }  // namespace prepack

@@ -31,7 +31,7 @@ std::string Line(std::string_view name, std::string_view rest) {
 
 // Adds the line of a tensor that has a hash.
 void AddLine(const TensorHashes& hashes, const StoredTensor& tensor, Xxh3Hasher& hasher) {
-  const std::optional<Hash128>& hash = hashes.Of(tensor);
+  const std::optional<Hash128> hash = hashes.Of(tensor);
   if (hash) hasher.Update(Line(tensor.name, RestOfLine(tensor, *hash)));
 }
 
@@ -102,7 +102,7 @@ std::vector<const StoredTensor*> WitnessedTensors(const Checkpoint& checkpoint, 
 SourceTensorLines SourceLines(const TensorHashes& hashes) {
   SourceTensorLines lines;
   for (const StoredTensor& tensor : hashes.checkpoint().tensors()) {
-    const std::optional<Hash128>& hash = hashes.Of(tensor);
+    const std::optional<Hash128> hash = hashes.Of(tensor);
     if (hash) lines.emplace(tensor.name, RestOfLine(tensor, *hash));
   }
   return lines;

@@ -34,20 +34,25 @@ class TensorHashes {
  public:
   // Begins without hashes. The checkpoint must live longer.
   explicit TensorHashes(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint), hashes_(checkpoint.tensors().size()) {}
+      : checkpoint_(checkpoint), hashes_(checkpoint.tensors().size()), known_(hashes_.size()) {}
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
-  const std::optional<Hash128>& Of(const StoredTensor& tensor) const {
-    return hashes_[NumberOf(checkpoint_, tensor)];
+  std::optional<Hash128> Of(const StoredTensor& tensor) const {
+    const size_t number = NumberOf(checkpoint_, tensor);
+    return known_[number] != 0 ? std::optional(hashes_[number]) : std::nullopt;
   }
   // Threads may do so at the same time, each for other tensors.
   void Set(const StoredTensor& tensor, const Hash128& hash) {
-    hashes_[NumberOf(checkpoint_, tensor)] = hash;
+    const size_t number = NumberOf(checkpoint_, tensor);
+    hashes_[number] = hash;
+    known_[number] = 1;
   }
 
  private:
   const Checkpoint& checkpoint_;
-  std::vector<std::optional<Hash128>> hashes_;  // in the order of the checkpoint's tensors
+  // In the order of the checkpoint's tensors, of which there may be very many.
+  std::vector<Hash128> hashes_;
+  std::vector<uint8_t> known_;  // not bits: threads set them
 };
 
 // Hashes those of the tensors that `hashes` does not have yet, each once, on `threads` threads.

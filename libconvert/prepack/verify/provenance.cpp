@@ -106,7 +106,9 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
                   Progress& progress, TensorHashes& hashes, LevelResult& result) {
   std::vector<const StoredTensor*> tensors;
   if (sample == nullptr) {
-    for (const StoredTensor& tensor : source.tensors()) tensors.push_back(&tensor);
+    for (const StoredTensor& tensor : source.tensors()) {
+      if (!hashes.Of(tensor)) tensors.push_back(&tensor);
+    }
     PREPACK_TRY(HashSourceTogether(std::move(tensors), measured, threads, progress, hashes));
     CheckFingerprint(manifest, hashes, result);
     return {};
@@ -226,11 +228,21 @@ void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResu
   }
 }
 
+// The first packed module that the tensor belongs to, or its bias.
+std::string ModuleWith(const StoredTensor& tensor, const Checkpoint& source,
+                       const Manifest& manifest, const QuantizedModel& model) {
+  const auto found = std::ranges::find_if(model.modules, [&](const auto& linear) {
+    return manifest.modules.contains(linear->module()) &&
+           std::ranges::count(ReplacedTensors(source, *linear, true), &tensor) != 0;
+  });
+  return found == model.modules.end() ? "" : std::string((*found)->module());
+}
+
 // Every tensor of the source must be in the output once, in a packed module or as it is.
 void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
                           const QuantizedModel& model, LevelResult& result) {
   struct Fate {
-    const QuantizedLinear* module = nullptr;  // the first that it belongs to
+    bool of_module = false;
     bool packed = false;
     bool plain = false;
   };
@@ -243,8 +255,7 @@ void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end()) continue;
     for (const StoredTensor* tensor : ReplacedTensors(source, *linear, true)) {
-      Fate& fate = fates[NumberOf(source, *tensor)];
-      if (fate.module == nullptr) fate.module = linear.get();
+      fates[NumberOf(source, *tensor)].of_module = true;
     }
     for (const StoredTensor* tensor : TensorsOf(source, *linear, record->second)) {
       fates[NumberOf(source, *tensor)].packed = true;
@@ -252,10 +263,11 @@ void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
   }
   for (size_t i = 0; i < fates.size(); ++i) {
     const Fate& fate = fates[i];
-    if (fate.module != nullptr ? !fate.plain && fate.packed : fate.plain) continue;
+    if (fate.of_module ? !fate.plain && fate.packed : fate.plain) continue;
+    const StoredTensor& tensor = source.tensors()[i];
     result.state = LevelState::kFailed;
-    result.problems.push_back({std::string(fate.module != nullptr ? fate.module->module() : ""),
-                               fmt::format("tensor {}", source.tensors()[i].name),
+    result.problems.push_back({fate.of_module ? ModuleWith(tensor, source, manifest, model) : "",
+                               fmt::format("tensor {}", tensor.name),
                                fate.plain ? "it lies beside the packed module that it belongs to: "
                                             "runtimes ignore it or use it twice"
                                           : "the source has it, but the packed folder does not"});

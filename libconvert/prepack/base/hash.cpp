@@ -8,7 +8,7 @@
 #include <xxhash.h>
 #endif
 
-#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <vector>
 
@@ -71,11 +71,18 @@ std::string Xxh3Hex(std::span<const std::byte> bytes) {
 }
 
 bool HashesDiffer(std::span<const std::string_view> texts) {
-  std::vector<uint64_t> hashes;
-  hashes.reserve(texts.size());
-  for (const std::string_view text : texts) hashes.push_back(Xxh3(text).low);
-  std::ranges::sort(hashes);
-  return std::ranges::adjacent_find(hashes) == hashes.end();
+  // By open addressing, half full at most; an empty place has 0.
+  std::vector<uint64_t> places(std::bit_ceil(2 * texts.size() + 1));
+  const size_t mask = places.size() - 1;
+  for (const std::string_view text : texts) {
+    const uint64_t hash = Xxh3(text).low | 1U;
+    size_t at = (hash >> 1) & mask;
+    for (; places[at] != 0; at = (at + 1) & mask) {
+      if (places[at] == hash) return false;
+    }
+    places[at] = hash;
+  }
+  return true;
 }
 
 }  // namespace prepack

@@ -1,8 +1,18 @@
 #include "prepack/base/memory.h"
 
+#include <malloc.h>
+
 #include <vector>
 
-namespace prepack::internal {
+namespace prepack {
+
+void GiveBackFreed() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+namespace internal {
 namespace {
 
 // More than functions that call each other have at a time: returning one never allocates.
@@ -35,4 +45,5 @@ void ReturnScratch(PageBuffer buffer) noexcept {
   if (kept.buffers.size() < kMaxKept) kept.buffers.push_back(std::move(buffer));
 }
 
-}  // namespace prepack::internal
+}  // namespace internal
+}  // namespace prepack

@@ -54,6 +54,10 @@ struct PageAllocator {
 
 using PageBuffer = std::vector<std::byte, PageAllocator<std::byte>>;
 
+// Gives what was freed back to the system, where the allocator keeps it: reading the headers of a
+// large model leaves holes that what is allocated later does not fill.
+void GiveBackFreed();
+
 // A list of at most kMost elements, which lie in the list itself: copying one allocates nothing.
 
 template <typename T, std::size_t kMost>

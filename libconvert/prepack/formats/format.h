@@ -43,6 +43,8 @@ struct QuantizedModel {
                std::vector<std::unique_ptr<QuantizedLinear>> instead);
   // The module of this name, or null.
   const QuantizedLinear* Find(std::string_view module) const;
+  // The same, faster if it is the module at `place` or one of the next.
+  const QuantizedLinear* FindNear(size_t place, std::string_view module) const;
 };
 
 // By tensor of the checkpoint: does a module of the model lie in it?

@@ -20,7 +20,6 @@
 #include "prepack/model/module_name.h"
 
 namespace prepack {
-namespace {}  // namespace
 
 std::string_view FindDecoderList(const Checkpoint& checkpoint) {
   std::set<std::string_view> lists;
@@ -117,9 +116,10 @@ class Parts {
 
  private:
   void Add(const ModuleTensors& module, const QuantizedModel& model) {
-    if (const auto layer = ParseLayerName(fmt::format("{}.", module.name))) {
-      // Views into a string that is gone: only the index is used.
-      AddToLayers(module, layer->index);
+    // With the dot that follows it: a layer may be a module itself.
+    const std::string_view full = module.tensors.front().second->name;
+    if (const auto layer = ParseLayerName(full.substr(0, module.name.size() + 1))) {
+      if (layer->list == decoder_ && !layer->below.empty()) AddToLayers(module, layer->below);
       return;
     }
     const std::string_view name = LastPart(module.name);
@@ -133,11 +133,10 @@ class Parts {
     final_norm_ = final_norm_ || (beside && IsNormName(name) && module.Find("weight") != nullptr);
   }
 
-  void AddToLayers(const ModuleTensors& module, uint64_t index) {
-    const std::string prefix = fmt::format("{}.{}.", decoder_, index);
-    if (decoder_.empty() || !module.name.starts_with(prefix)) return;
+  // `below`: of the layer, with a dot at its end.
+  void AddToLayers(const ModuleTensors& module, std::string_view below) {
     ++layers_;
-    const std::string_view below = module.name.substr(prefix.size());
+    below.remove_suffix(1);
     if (IsNormName(below.substr(0, below.find('.')))) norms_.insert(std::string(below));
     const size_t dot = module.name.rfind('.');
     AddToBlock(module.name.substr(0, dot), module.name.substr(dot + 1));
@@ -149,7 +148,7 @@ class Parts {
     const auto leads = [&](const WayOut& way) {
       return name == way.in || name.starts_with(way.out);
     };
-    if (std::ranges::any_of(kWaysOut, leads)) blocks_[std::string(block)].insert(name);
+    if (std::ranges::any_of(kWaysOut, leads)) blocks_[block].insert(name);
   }
 
   // A matrix with a row for every token, in floating point or not.
@@ -230,7 +229,7 @@ class Parts {
   uint64_t layers_ = 0;     // modules in the decoder's layers
   std::set<std::string, std::less<>> norms_;  // below a layer of the decoder
   // What of kWaysOut lies directly in each block of the decoder.
-  std::map<std::string, std::set<std::string_view>, std::less<>> blocks_;
+  std::map<std::string_view, std::set<std::string_view>> blocks_;
   std::vector<Status> missing_;
 };
 
@@ -274,14 +273,14 @@ struct Sibling {
   }
 };
 
-// Those of the names that are modules of `parent`, which ends in a dot.
+// Those of the names that are modules of `parent`, which ends in a dot; `near` is the place of one.
 std::vector<Sibling> FindSiblings(std::string_view parent, const SiblingSet& set,
                                   std::span<const ModuleTensors> modules,
-                                  const QuantizedModel& model) {
+                                  const QuantizedModel& model, size_t near) {
   std::vector<Sibling> siblings;
   for (const std::string_view name : set.Names()) {
     const std::string full = fmt::format("{}{}", parent, name);
-    if (const QuantizedLinear* linear = model.Find(full)) {
+    if (const QuantizedLinear* linear = model.FindNear(near, full)) {
       siblings.push_back({name, WithoutN(linear->scheme())});
       continue;
     }
@@ -306,13 +305,15 @@ std::span<const SiblingSet> SiblingSets() {
 
 void ReportFusedSiblings(std::span<const ModuleTensors> modules, QuantizedModel& model) {
   FindingTally findings;
+  size_t near = 0;  // the first module of the model that is not before this one
   for (const ModuleTensors& module : modules) {
+    while (near < model.modules.size() && model.modules[near]->module() < module.name) ++near;
     const size_t dot = module.name.rfind('.');
     if (dot == std::string_view::npos) continue;
     const SiblingSet* set = SetThatBeginsWith(module.name.substr(dot + 1));
     if (set == nullptr) continue;
     const std::vector<Sibling> siblings =
-        FindSiblings(module.name.substr(0, dot + 1), *set, modules, model);
+        FindSiblings(module.name.substr(0, dot + 1), *set, modules, model, near);
     if (!Differ(siblings)) continue;
     std::vector<std::string> states;
     states.reserve(siblings.size());

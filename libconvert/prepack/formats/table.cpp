@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "prepack/base/isa.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
@@ -115,12 +116,22 @@ const QuantizedLinear* QuantizedModel::Find(std::string_view module) const {
   return it != modules.end() && (*it)->module() == module ? it->get() : nullptr;
 }
 
+const QuantizedLinear* QuantizedModel::FindNear(size_t place, std::string_view module) const {
+  constexpr size_t kNear = 4;
+  for (size_t i = place; i < std::min(modules.size(), place + kNear); ++i) {
+    if (modules[i]->module() == module) return modules[i].get();
+  }
+  return Find(module);
+}
+
 std::span<const Format> AllFormats() {
   return kFormats;
 }
 
-Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
-                                             const AcceptedFindings& accepted) {
+namespace {
+
+Result<QuantizedModel> ReadWithErrors(const Checkpoint& checkpoint,
+                                      const AcceptedFindings& accepted) {
   const AcceptanceScope scope(accepted);
   PREPACK_TRY(ChooseIsa().status());
   const RegexBudget of_all_patterns;
@@ -158,6 +169,15 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
   ReportForeignModules(checkpoint, modules, model);
   ReportFusedSiblings(modules, model);
   std::ranges::move(FindMissingParts(checkpoint, modules, model), std::back_inserter(model.errors));
+  return model;
+}
+
+}  // namespace
+
+Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
+                                             const AcceptedFindings& accepted) {
+  Result<QuantizedModel> model = ReadWithErrors(checkpoint, accepted);
+  GiveBackFreed();
   return model;
 }
 

@@ -1,7 +1,6 @@
 #include "prepack/io/memory_limit.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <string>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/memory.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/status.h"
 
@@ -26,10 +26,8 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 Result<unsigned> ThreadsWithin(const MemoryNeed& need, unsigned jobs, uint64_t memory_limit,
                                std::string_view done) {
   const unsigned wanted = ThreadCount(jobs);
+  GiveBackFreed();  // what counts is what is in use
   if (memory_limit == 0) return wanted;
-#ifdef __GLIBC__
-  malloc_trim(0);  // what was freed counts no more
-#endif
   PREPACK_TRY_ASSIGN(const uint64_t taken, AnonymousMemory());
   const uint64_t before = taken + need.shared;
   const uint64_t per_thread = need.per_thread + kThreadOverhead;

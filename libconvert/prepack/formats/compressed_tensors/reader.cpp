@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
@@ -107,31 +109,39 @@ Result<bool> IsTargetedFloat(const Matcher& matcher, const Module& module) {
   return !ignored;
 }
 
-// The names that an entry of the config may mean: modules, and what they lie in.
-std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
-                                    std::span<const ModuleTensors> modules) {
-  std::set<std::string_view> names;
-  std::string_view parent;  // of the module before: that is there
+// The names that an entry of the config may mean: modules, and what they lie in. Ascending, each
+// once.
+using Names = std::vector<std::string_view>;
+
+Names AllNames(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules) {
+  Names names;
+  std::string_view before;  // a parent: it is there, and what it lies in
+  const auto is_there = [&](std::string_view name) {
+    return before.starts_with(name) && (before.size() == name.size() || before[name.size()] == '.');
+  };
   for (const ModuleTensors& module : modules) {
-    names.insert(names.end(), module.name);
-    const std::string_view own = module.name.substr(0, module.name.rfind('.'));
-    if (own == parent) continue;
-    parent = own;
-    for (std::string_view name = own; names.insert(name).second;) {
+    names.push_back(module.name);
+    const std::string_view parent = module.name.substr(0, module.name.rfind('.'));
+    for (std::string_view name = parent; !is_there(name);) {
+      names.push_back(name);
       if (name.find('.') == std::string_view::npos) break;
       name = name.substr(0, name.rfind('.'));
     }
+    before = parent;
   }
   // Entries for an output head that is tied to the embedding are right, though it is not stored.
   const Result<std::optional<bool>> tied =
       OptionalBool(checkpoint.config(), "tie_word_embeddings", "config.json");
-  if (tied.ok() && tied->value_or(false)) names.insert("lm_head");
+  if (tied.ok() && tied->value_or(false)) names.emplace_back("lm_head");
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
 // Whether an entry means any of the names.
-Result<bool> MatchesAny(const ConfigPattern& entry, const std::set<std::string_view>& names) {
-  if (entry.kind() == ConfigPattern::Kind::kName) return names.contains(entry.text());
+Result<bool> MatchesAny(const ConfigPattern& entry, const Names& names) {
+  if (entry.kind() == ConfigPattern::Kind::kName)
+    return std::ranges::binary_search(names, std::string_view(entry.text()));
   for (const std::string_view name : names) {
     if (!CheckModuleName(name).ok()) continue;
     Result<bool> matches = entry.MatchesName(name);
@@ -141,7 +151,7 @@ Result<bool> MatchesAny(const ConfigPattern& entry, const std::set<std::string_v
 }
 
 Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::string& where,
-                       const std::set<std::string_view>& names, FindingTally& findings) {
+                       const Names& names, FindingTally& findings) {
   constexpr size_t kMaxShown = 8;
   std::vector<std::string> unmatched;
   for (const ConfigPattern& entry : entries) {
@@ -261,7 +271,7 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
     findings.Add("rotation-folded", FieldPath(config.where, "transform_config"),
                  "all rotations are of weights, and the stored weights contain them");
   }
-  const std::set<std::string_view> names = AllNames(checkpoint, context.modules);
+  const Names names = AllNames(checkpoint, context.modules);
   PREPACK_TRY(ReportUnmatched(config.ignore, FieldPath(config.where, "ignore"), names, findings));
   for (const Group& group : config.groups) {
     PREPACK_TRY(ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings));

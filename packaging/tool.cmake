@@ -7,6 +7,10 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE RENAME copyright
   DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tool)
 # The licences of what a portable build links in (packaging/portable/build).
 if(PREPACK_THIRD_PARTY)
+  # The portable program. What it defines must not be compiled to a call of itself.
+  target_sources(prepack PRIVATE ${CMAKE_CURRENT_LIST_DIR}/portable/memcmp.cpp)
+  set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/portable/memcmp.cpp TARGET_DIRECTORY prepack PROPERTIES
+    COMPILE_OPTIONS -fno-builtin SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   install(FILES ${PREPACK_THIRD_PARTY} RENAME third-party DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tool)
 endif()
 install(FILES ${PREPACK_CLI_DOCS_DIR}/bash/prepack

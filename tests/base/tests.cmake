@@ -9,6 +9,7 @@ prepack_add_tests(base
   isa_test.cpp
   parallel_test.cpp
   parallel_units_test.cpp
+  portable_memcmp_test.cpp
   printable_test.cpp
   progress_test.cpp
   random_test.cpp

@@ -16,6 +16,9 @@ namespace {
 // Weights that are decoded at a time, as floats and as small steps.
 constexpr uint64_t kPieceWeights = kPieceBytes / sizeof(float);
 constexpr uint64_t kSmallPieceWeights = kPieceBytes;
+// Output channels that lie side by side in a file are read by whole lines of the cache, if they are
+// so many.
+constexpr uint64_t kPieceLine = 64;
 
 DigestFactors MakeFactors(uint64_t k) {
   SplitMix64 random(k);
@@ -253,7 +256,8 @@ Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channe
   for (uint64_t first = 0; first < channels; first += count) {
     // All pieces of a module are decoded alike.
     const uint64_t weights = panel.decoded.small.empty() ? kPieceWeights : kSmallPieceWeights;
-    count = std::max<uint64_t>(1, weights / k_ / kPieceUnit) * kPieceUnit;
+    const uint64_t unit = weights / k_ < kPieceLine ? kPieceUnit : kPieceLine;
+    count = std::max<uint64_t>(1, weights / k_ / unit) * unit;
     count = std::min(count, channels - first);
     PREPACK_TRY(truth_.Decode(n0 + first, count, panel.decoded, panel.scattered));
     AppendStoredScales(packed.layout(), packed.request(), panel.decoded, panel.scales);

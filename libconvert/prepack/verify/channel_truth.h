@@ -21,7 +21,7 @@
 namespace prepack {
 
 // Of weights that are decoded at a time, so that they stay in the L2 cache.
-inline constexpr uint64_t kPieceBytes = uint64_t{1} << 18;
+inline constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 // Their output channels are a multiple of this: AWQ stores eight in a word.
 inline constexpr uint64_t kPieceUnit = 8;
 

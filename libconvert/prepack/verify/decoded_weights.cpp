@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,13 +16,15 @@
 namespace prepack {
 namespace {
 
-// Output channels that are decoded at a time: some MiB of floats, but whole blocks of scales and
-// words of zero points.
-constexpr uint64_t kDecodedWeights = uint64_t{1} << 20;
-constexpr uint64_t kChannelUnit = 128;
+// Weights that are decoded at a time: so few that the steps of both stay in the L2 cache, but whole
+// blocks of scales, words of zero points, and lines of memory where output channels lie side by
+// side. Groups in any order are found by looking at all input channels.
+constexpr uint64_t kDecodedChannels = 512;
+constexpr uint64_t kDecodedInputs = 1024;
+static_assert(kDecodedInputs % kSecondInputsUnit == 0);
 
-uint64_t ChannelsAtATime(uint64_t k) {
-  return std::max<uint64_t>(1, kDecodedWeights / k / kChannelUnit) * kChannelUnit;
+uint64_t InputsAtATime(const PackRequest& request) {
+  return request.reordered ? request.k : std::min(request.k, kDecodedInputs);
 }
 
 // The largest difference that counts as none, relative to the weight.
@@ -35,13 +38,14 @@ double Weight(float step, double scale) {
   return static_cast<double>(step) * static_cast<double>(static_cast<float>(scale));
 }
 
-// Elements [begin, end) of both. Not a number is unlike everything. They are counted, and not
-// searched for one that differs: so the loop takes several at a time.
-template <typename T>
+// Elements [begin, end) of both. Not a number is unlike everything. They are counted in numbers of
+// their size, and not searched for one that differs: so the loop takes several at a time.
+template <typename Count, typename T>
 bool AreSame(const std::vector<T>& a, const std::vector<T>& b, uint64_t begin, uint64_t end) {
-  uint64_t same = 0;
-  for (uint64_t i = begin; i < end; ++i) same += a[i] == b[i] ? 1U : 0U;
-  return same == end - begin;
+  static_assert(sizeof(Count) == sizeof(T));
+  Count different = 0;
+  for (uint64_t i = begin; i < end; ++i) different |= a[i] == b[i] ? Count{0} : Count{1};
+  return different == 0;
 }
 
 // Are the weights of a channel the same because their steps and scales are? Where groups are.
@@ -49,17 +53,20 @@ bool IsSameChannel(const DecodedRows& expected, const DecodedRows& found, uint64
   const uint64_t groups = expected.groups();
   const std::span scales = std::span(expected.scales).subspan(row * groups, groups);
   const bool are_finite = std::ranges::all_of(scales, [](double x) { return std::isfinite(x); });
-  if (!are_finite || !AreSame(expected.scales, found.scales, row * groups, (row + 1) * groups)) {
+  if (!are_finite ||
+      !AreSame<uint64_t>(expected.scales, found.scales, row * groups, (row + 1) * groups)) {
     return false;
   }
   const uint64_t begin = row * expected.inputs();
   const uint64_t end = begin + expected.inputs();
-  return expected.small.empty() ? AreSame(expected.steps, found.steps, begin, end)
-                                : AreSame(expected.small, found.small, begin, end);
+  if (expected.small.empty()) {
+    return AreSame<uint32_t>(expected.steps, found.steps, begin, end);
+  }
+  return std::memcmp(&expected.small[begin], &found.small[begin], end - begin) == 0;
 }
 
-// Both have steps of one kind.
-void CompareRows(const DecodedRows& expected, const DecodedRows& found, uint64_t n0,
+// Both have steps of one kind. Output channels begin with n0, input channels with k0.
+void CompareRows(const DecodedRows& expected, const DecodedRows& found, uint64_t n0, uint64_t k0,
                  double tolerance, DecodedDifferences& differences) {
   const bool alike = expected.group_of == found.group_of && expected.groups() == found.groups();
   for (uint64_t row = 0; row < expected.rows(); ++row) {
@@ -71,7 +78,7 @@ void CompareRows(const DecodedRows& expected, const DecodedRows& found, uint64_t
       const double is = Weight(found.Step(row, k), found_scales[found.group_of[k]]);
       // Not a number is unlike everything.
       if (std::abs(is - wanted) <= tolerance * std::abs(wanted)) continue;
-      differences.Add(n0 + row, k, is, wanted);
+      differences.Add(n0 + row, k0 + k, is, wanted);
     }
   }
 }
@@ -146,25 +153,31 @@ Result<DecodedDifferences> CompareDecoded(const PackedModule& packed, const Seco
                                           const SecondDecoder& output, unsigned threads,
                                           Progress& progress) {
   const PackRequest& request = packed.request();
-  const uint64_t channels = ChannelsAtATime(request.k);
+  const uint64_t inputs = InputsAtATime(request);
+  const uint64_t slabs = CeilDiv(request.k, inputs);
   std::vector<std::pair<DecodedRows, DecodedRows>> buffers(threads);
   std::vector<DecodedDifferences> of_worker(threads);
   Status status = ParallelFor(
-      CeilDiv(request.n, channels), threads, [&](size_t index, unsigned worker) -> Status {
+      CeilDiv(request.n, kDecodedChannels) * slabs, threads,
+      [&](size_t index, unsigned worker) -> Status {
         if (CancellationRequested()) return Interrupted(packed.name());
-        const uint64_t n0 = index * channels;
-        const uint64_t rows = std::min(channels, request.n - n0);
+        const uint64_t n0 = index / slabs * kDecodedChannels;
+        const uint64_t rows = std::min(kDecodedChannels, request.n - n0);
+        const uint64_t k0 = index % slabs * inputs;
+        const InputSlab slab{.k0 = k0, .inputs = std::min(inputs, request.k - k0)};
         auto& [expected, found] = buffers[worker];
-        expected.takes_small = true;
-        found.takes_small = true;
-        PREPACK_TRY(DecodeSourceRows(source, packed, n0, rows, expected));
-        PREPACK_TRY(output.Decode(NameInOutput(packed), request.k, n0, rows, found));
-        if (expected.small.empty() != found.small.empty()) {
+        for (DecodedRows* decoded : {&expected, &found}) {
+          decoded->takes_small = true;
+          decoded->takes_codes = true;
+        }
+        PREPACK_TRY(DecodeSourceRows(source, packed, n0, rows, expected, slab));
+        PREPACK_TRY(output.DecodeSlab(NameInOutput(packed), request.k, slab, n0, rows, found));
+        if (expected.small.empty() != found.small.empty() || expected.values != found.values) {
           expected.Widen();
           found.Widen();
         }
-        CompareRows(expected, found, n0, Tolerance(packed), of_worker[worker]);
-        progress.Add(rows * request.k);
+        CompareRows(expected, found, n0, k0, Tolerance(packed), of_worker[worker]);
+        progress.Add(rows * slab.inputs);
         return {};
       });
   DecodedDifferences all = Together(of_worker);
@@ -176,11 +189,12 @@ Result<DecodedDifferences> CompareDecoded(const PackedModule& packed, const Seco
 
 MemoryNeed MemoryOfDecoding(const PackedModule& packed) {
   const PackRequest& request = packed.request();
-  const uint64_t rows = std::min(ChannelsAtATime(request.k), request.n);
-  // Steps, the bytes that they are decoded from, scales, and the group of each input channel.
+  const uint64_t rows = std::min(kDecodedChannels, request.n);
+  const uint64_t inputs = InputsAtATime(request);
+  // Steps, the words and codes that they are made of, scales, and the group of each input channel.
   const uint64_t decoded =
-      rows * (request.k * (sizeof(float) + 4) + request.groups() * 2 * sizeof(double)) +
-      request.k * 3 * sizeof(uint64_t);
+      rows * (inputs * (sizeof(float) + 4) + request.groups() * 3 * sizeof(double)) +
+      inputs * 3 * sizeof(uint64_t);
   return {.shared = 2 * request.n * sizeof(double), .per_thread = 2 * decoded};
 }
 

@@ -189,7 +189,7 @@ Status MembersDiffer(const PackedModule& packed, std::string_view what) {
 // Appends rows of another member.
 Status Append(const PackedModule& packed, DecodedRows& more, DecodedRows& out) {
   if (more.group_of != out.group_of) return MembersDiffer(packed, "the groups of their inputs");
-  if (more.small.empty() != out.small.empty()) {
+  if (more.small.empty() != out.small.empty() || more.values != out.values) {
     more.Widen();
     out.Widen();
   }
@@ -264,6 +264,7 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
   }
   DecodedRows more;
   more.takes_small = out.takes_small;
+  more.takes_codes = out.takes_codes;
   return packed.member_ends().ForRows(n0, rows, [&](const StackedRows& piece) {
     const std::string& module = members[piece.member].module;
     if (piece.before == 0) {

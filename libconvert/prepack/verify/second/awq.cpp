@@ -13,6 +13,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/second/fields.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {
@@ -46,13 +47,18 @@ SecondGroupRange Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows&
   return CountFromFirstGroup(out.group_of);
 }
 
-// So many input channels of a word's output channels are unpacked together: a cache line of steps
-// for each.
-constexpr uint64_t kAwqInputsAtOnce = 64;
-// Of so many, the codes of one output channel are in a register.
+constexpr uint64_t kOfWord = 8;
+// So many words of an input channel, a line of the cache, are split together.
+constexpr uint64_t kWordColumns = 16;
+// Of so many input channels, the codes of one output channel are in a register.
 constexpr uint64_t kInputs = 16;
-using Words [[gnu::vector_size(kInputs)]] = uint32_t;
 using Bytes [[gnu::vector_size(kInputs)]] = uint8_t;
+
+Bytes LoadBytes(const uint32_t* words) {
+  Bytes bytes;
+  std::memcpy(&bytes, words, sizeof bytes);
+  return bytes;
+}
 
 // Every other byte of two registers, the first ones or the second ones.
 Bytes EvenBytes(Bytes a, Bytes b) {
@@ -62,14 +68,10 @@ Bytes OddBytes(Bytes a, Bytes b) {
   return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
-// Bytes of 16 words, which lie `stride` apart, by their place in the word, the lowest first.
-std::array<Bytes, 4> BytesOfWords(const uint32_t* words, uint64_t stride) {
-  std::array<Bytes, 4> four;
-  for (Bytes& some : four) {
-    some = reinterpret_cast<Bytes>(
-        Words{words[0], words[stride], words[2 * stride], words[3 * stride]});
-    words += 4 * stride;
-  }
+// Bytes of 16 words by their place in the word, the lowest first.
+std::array<Bytes, 4> BytesOfWords(const uint32_t* words) {
+  const std::array four = {LoadBytes(words), LoadBytes(words + 4), LoadBytes(words + 8),
+                           LoadBytes(words + 12)};
   const Bytes even = EvenBytes(four[0], four[1]);
   const Bytes more_even = EvenBytes(four[2], four[3]);
   const Bytes odd = OddBytes(four[0], four[1]);
@@ -78,52 +80,41 @@ std::array<Bytes, 4> BytesOfWords(const uint32_t* words, uint64_t stride) {
           OddBytes(odd, more_odd)};
 }
 
-// What gemm's words hold, [inputs, words] and [groups, words].
-struct GemmWords {
-  std::array<unsigned, 8> shifts = kShift;
-  uint8_t high = 0;  // 8 where codes are two's complement
-  uint64_t words = 0;
-  std::vector<uint32_t> codes = {};  // zeros behind them, up to a multiple of 16 input channels
-  std::vector<uint32_t> zeros = {};  // none: 8 throughout
-
-  uint8_t ZeroOf(uint64_t group, uint64_t word, unsigned shift) const {
-    if (zeros.empty()) return 8;
-    return static_cast<uint8_t>((zeros[group * words + word] >> shift & 15U) ^ high);
-  }
-  // Of input channels of these groups, 16 or fewer.
-  Bytes ZerosOf(std::span<const uint64_t> group_of, uint64_t word, unsigned shift) const {
-    if (group_of.front() == group_of.back()) {
-      return Bytes{} + ZeroOf(group_of.front(), word, shift);
-    }
-    Bytes each = {};
-    for (size_t i = 0; i < group_of.size(); ++i) each[i] = ZeroOf(group_of[i], word, shift);
-    return each;
-  }
-};
-
-void PutSteps(const Bytes& steps, uint64_t at, uint64_t count, DecodedRows& out) {
-  if (!out.small.empty()) {
-    std::memcpy(&out.small[at], &steps, count);
-    return;
-  }
-  for (uint64_t i = 0; i < count; ++i) {
-    out.steps[at + i] = static_cast<float>(static_cast<int8_t>(steps[i]));
+// Codes of 16 input channels: lines [8, stride] in the order of the nibbles of a word. Flipped:
+// where codes are two's complement, 8.
+void SplitNibbles(const uint32_t* words, uint8_t flip, uint64_t stride, uint8_t* codes) {
+  for (const Bytes& bytes : BytesOfWords(words)) {
+    const Bytes low = (bytes & 15) ^ flip;
+    const Bytes high = (bytes >> 4) ^ flip;
+    std::memcpy(codes, &low, sizeof low);
+    std::memcpy(codes + stride, &high, sizeof high);
+    codes += 2 * stride;
   }
 }
 
-// Up to 16 input channels of the output channels of one word, as far as they are wanted.
-void UnpackWord(const GemmWords& gemm, const SecondRows& wanted, uint64_t word, uint64_t first,
-                DecodedRows& out) {
-  const uint64_t count = std::min(kInputs, wanted.inputs - first);
-  const std::array bytes = BytesOfWords(&gemm.codes[first * gemm.words + word], gemm.words);
-  const std::span group_of = std::span(out.group_of).subspan(first, count);
-  const uint64_t n = (wanted.n0 / 8 + word) * 8;
-  for (uint64_t i = 0; i < 8; ++i) {
-    if (n + i < wanted.n0 || n + i >= wanted.n0 + wanted.rows) continue;
-    const unsigned shift = gemm.shifts[i];
-    const Bytes codes = bytes[shift / 8] >> shift % 8 & 15;
-    const Bytes steps = (codes ^ gemm.high) - gemm.ZerosOf(group_of, word, shift);
-    PutSteps(steps, (n + i - wanted.n0) * wanted.inputs + first, count, out);
+// Some words [inputs, columns] of many that lie `stride` apart, and the codes that they hold.
+struct WordColumns {
+  uint64_t columns = 0;
+  uint64_t inputs = 0;
+  uint64_t stride = 0;
+
+  // From one line of codes to the next: a line of the cache more than needed, so that those of many
+  // do not lie in the same places of it.
+  uint64_t code_stride() const { return CeilDiv(inputs, kInputs) * kInputs + 64; }
+  // Codes [8 · columns, code_stride()].
+  void Split(const uint32_t* words, uint8_t flip, std::vector<uint8_t>& codes) const;
+};
+
+void WordColumns::Split(const uint32_t* words, uint8_t flip, std::vector<uint8_t>& codes) const {
+  codes.resize(kOfWord * columns * code_stride());
+  std::vector<uint32_t> turned(kWordColumns * kInputs);
+  for (uint64_t first = 0; first < inputs; first += kInputs, words += kInputs * stride) {
+    TurnSecondWords(words, std::min(kInputs, inputs - first), columns, stride, kInputs,
+                    turned.data());
+    for (uint64_t column = 0; column < columns; ++column) {
+      SplitNibbles(&turned[column * kInputs], flip, code_stride(),
+                   &codes[kOfWord * column * code_stride() + first]);
+    }
   }
 }
 
@@ -136,28 +127,43 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
   const uint64_t groups = tensors.scales->shape[0];
   if (groups == 0 || wanted.k % groups != 0) return WrongShapes(source, tensors);
   const SecondGroupRange range = Prepare(wanted, groups, out);
-  const uint64_t word0 = wanted.n0 / 8;
-  GemmWords gemm{.words = (wanted.n0 + wanted.rows - 1) / 8 - word0 + 1};
-  if (order != nullptr && *order == "order") gemm.shifts = kShiftInOrder;
-  if (order != nullptr && zero_point != nullptr && *zero_point == false) gemm.high = 8;
-  PREPACK_TRY(ReadSecond(source, *tensors.codes, {wanted.k0, wanted.inputs, word0, gemm.words},
-                         gemm.codes));
+  const uint64_t word0 = wanted.n0 / kOfWord;
+  const uint64_t words = (wanted.n0 + wanted.rows - 1) / kOfWord - word0 + 1;
+  const auto& shifts = order != nullptr && *order == "order" ? kShiftInOrder : kShift;
+  const bool is_signed = order != nullptr && zero_point != nullptr && *zero_point == false;
+  const uint8_t flip = is_signed ? 8 : 0;
+  DecodedRows::Buffers& buffers = out.buffers;
+  std::vector<int16_t> zeros = {8};
   if (tensors.zeros != nullptr) {
-    PREPACK_TRY(ReadSecond(source, *tensors.zeros, {range.first, range.count, word0, gemm.words},
-                           gemm.zeros));
-  }
-  std::vector<double> scales;
-  PREPACK_TRY(ReadSecondFloats(source, *tensors.scales,
-                               {range.first, range.count, wanted.n0, wanted.rows}, scales));
-  TransposeScales(scales, wanted.rows, out.scales);
-  out.Resize(wanted.rows * wanted.inputs, wanted.takes_small);
-  gemm.codes.resize(CeilDiv(wanted.inputs, kInputs) * kInputs * gemm.words);
-  for (uint64_t begin = 0; begin < wanted.inputs; begin += kAwqInputsAtOnce) {
-    const uint64_t end = std::min(wanted.inputs, begin + kAwqInputsAtOnce);
-    for (uint64_t word = 0; word < gemm.words; ++word) {
-      for (uint64_t first = begin; first < end; first += kInputs) {
-        UnpackWord(gemm, wanted, word, first, out);
+    std::vector<uint32_t> of_groups;
+    PREPACK_TRY(
+        ReadSecond(source, *tensors.zeros, {range.first, range.count, word0, words}, of_groups));
+    zeros.resize(wanted.rows * range.count);
+    for (uint64_t row = 0; row < wanted.rows; ++row) {
+      const uint64_t n = wanted.n0 + row;
+      const uint32_t* word = &of_groups[n / kOfWord - word0];
+      for (uint64_t g = 0; g < range.count; ++g, word += words) {
+        zeros[row * range.count + g] =
+            static_cast<int16_t>((*word >> shifts[n % kOfWord] & 15U) ^ flip);
       }
+    }
+  }
+  PREPACK_TRY(ReadSecondFloats(source, *tensors.scales,
+                               {range.first, range.count, wanted.n0, wanted.rows},
+                               buffers.numbers));
+  TransposeScales(buffers.numbers, wanted.rows, out.scales);
+  PREPACK_TRY(
+      ReadSecond(source, *tensors.codes, {wanted.k0, wanted.inputs, word0, words}, buffers.words));
+  SecondSteps steps(4, zeros, wanted.rows, wanted.takes_small, out);
+  for (uint64_t word = 0; word < words; word += kWordColumns) {
+    const WordColumns some = {
+        .columns = std::min(kWordColumns, words - word), .inputs = wanted.inputs, .stride = words};
+    some.Split(&buffers.words[word], flip, buffers.codes);
+    for (uint64_t i = 0; i < kOfWord * some.columns; ++i) {
+      const uint64_t n = (word0 + word) * kOfWord + i;
+      if (n < wanted.n0 || n >= wanted.n0 + wanted.rows) continue;
+      const uint64_t line = i / kOfWord * kOfWord + shifts[i % kOfWord] / 4;
+      steps.Put(n - wanted.n0, &buffers.codes[line * some.code_stride()]);
     }
   }
   return {};
@@ -184,37 +190,50 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
     return WrongShapes(source, tensors);
   }
   const SecondGroupRange range = Prepare(wanted, *groups, out);
-  out.Resize(wanted.rows * wanted.inputs, /*as_small=*/false);
-  std::vector<uint32_t> codes;
-  std::vector<uint32_t> zeros;
-  const uint64_t zero_word0 = range.first / 8;
-  const uint64_t zero_words = (range.first + range.count + 7) / 8 - zero_word0;
-  Status status = ReadSecond(source, *tensors.codes,
-                             {wanted.n0, wanted.rows, wanted.k0 / 8, wanted.inputs / 8}, codes);
-  if (status.ok()) {
-    status =
-        ReadSecond(source, *tensors.zeros, {wanted.n0, wanted.rows, zero_word0, zero_words}, zeros);
-  }
-  if (status.ok()) {
-    const SecondRange wanted_scales{wanted.n0, wanted.rows, range.first, range.count};
-    status = ReadSecondFloats(source, *tensors.scales, wanted_scales, out.scales);
-  }
-  if (!status.ok()) return status;
+  std::vector<uint32_t> words;
+  const uint64_t zero_word0 = range.first / kOfWord;
+  const uint64_t zero_words = (range.first + range.count + kOfWord - 1) / kOfWord - zero_word0;
+  PREPACK_TRY(
+      ReadSecond(source, *tensors.zeros, {wanted.n0, wanted.rows, zero_word0, zero_words}, words));
   const SecondFields fields{.bits = 4};
-  std::vector<float> zeros_of_row(zero_words * 8);  // of whole words
+  std::vector<int16_t> zeros(wanted.rows * range.count);
   for (uint64_t row = 0; row < wanted.rows; ++row) {
-    fields.Unpack(std::span(zeros).subspan(row * zero_words), 0, zeros_of_row);
-    const auto steps = std::span(out.steps).subspan(row * wanted.inputs, wanted.inputs);
-    fields.Unpack(std::span(codes).subspan(row * wanted.inputs / 8), 0, steps);
-    const auto zeros_of_groups = std::span(zeros_of_row).subspan(range.first % 8);
-    for (uint64_t i = 0; i < wanted.inputs; ++i) steps[i] -= zeros_of_groups[out.group_of[i]];
+    const std::span line = std::span(words).subspan(row * zero_words, zero_words);
+    for (uint64_t g = 0; g < range.count; ++g) {
+      zeros[row * range.count + g] =
+          static_cast<int16_t>(fields.At(line, range.first % kOfWord + g));
+    }
+  }
+  PREPACK_TRY(ReadSecondFloats(source, *tensors.scales,
+                               {wanted.n0, wanted.rows, range.first, range.count}, out.scales));
+  const uint64_t words_of_row = wanted.inputs / kOfWord;
+  std::vector<uint32_t>& codes = out.buffers.words;
+  PREPACK_TRY(ReadSecond(source, *tensors.codes,
+                         {wanted.n0, wanted.rows, wanted.k0 / kOfWord, words_of_row}, codes));
+  SecondSteps steps(4, zeros, wanted.rows, wanted.takes_small, out);
+  for (uint64_t row = 0; row < wanted.rows; ++row) {
+    steps.PutFields(row, reinterpret_cast<const uint8_t*>(&codes[row * words_of_row]));
   }
   return {};
 }
 
-// Where the field of weight (n, k) lies in its line of gemv_fast.
-uint64_t ColumnOf(uint64_t n, uint64_t k) {
-  return k / 64 * 64 + n % 4 * 16 + k / 32 % 2 * 8 + k % 8;
+constexpr uint64_t kTurn = 64;  // input channels of one of four output channels
+using HalfWords [[gnu::vector_size(16)]] = uint16_t;
+using EightBytes [[gnu::vector_size(8)]] = uint8_t;
+
+// The codes of output channel `n` in a line of gemv_fast, which holds four of them: in a turn each
+// has 16 half words, of which the first eight hold inputs 0 to 31, those of input k % 8 from the
+// lowest nibble on.
+void SplitTurns(const uint16_t* line, uint64_t n, uint64_t inputs, uint8_t* codes) {
+  for (uint64_t k = 0; k < inputs; k += kTurn / 2) {
+    HalfWords words;
+    std::memcpy(&words, line + k / kTurn * kTurn + n % 4 * 16 + k / 32 % 2 * 8, sizeof words);
+    for (uint64_t i = 0; i < 4; ++i, codes += sizeof(EightBytes)) {
+      const EightBytes eight = __builtin_convertvector(words & 15, EightBytes);
+      std::memcpy(codes, &eight, sizeof eight);
+      words >>= 4;
+    }
+  }
 }
 
 // qweight I16 [N/4, K]: four channels and 64 inputs in turns; qzeros and scales [P, N], the former
@@ -223,38 +242,35 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
                       DecodedRows& out) {
   const std::optional<uint64_t> groups = ConfiguredGroups(source, wanted.k);
   // Turns are of 64 inputs.
-  if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % 64 != 0) {
+  if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % kTurn != 0) {
     return WrongShapes(source, tensors);
   }
   const SecondGroupRange range = Prepare(wanted, *groups, out);
-  out.Resize(wanted.rows * wanted.inputs, /*as_small=*/false);
-  out.scales.clear();
-  std::vector<uint16_t> codes;
-  std::vector<double> scale;
-  std::vector<double> product;
-  std::vector<float> zeros;
+  DecodedRows::Buffers& buffers = out.buffers;
+  const SecondRange parameters{range.first, range.count, wanted.n0, wanted.rows};
+  PREPACK_TRY(ReadSecondFloats(source, *tensors.scales, parameters, buffers.numbers));
+  TransposeScales(buffers.numbers, wanted.rows, out.scales);
+  PREPACK_TRY(ReadSecondFloats(source, *tensors.zeros, parameters, buffers.numbers));
+  std::vector<double> products;
+  TransposeScales(buffers.numbers, wanted.rows, products);
+  std::vector<int16_t> zeros;
+  for (uint64_t i = 0; i < products.size(); ++i) {
+    const double zero = out.scales[i] == 0 ? 0 : std::round(-products[i] / out.scales[i]);
+    if (!(zero >= 0 && zero <= 15)) return WrongShapes(source, tensors);
+    zeros.push_back(static_cast<int16_t>(zero));
+  }
+  const uint64_t line0 = wanted.n0 / 4;
+  const uint64_t lines = (wanted.n0 + wanted.rows - 1) / 4 - line0 + 1;
+  // Slabs begin with a turn.
+  PREPACK_TRY(
+      ReadSecond(source, *tensors.codes, {line0, lines, wanted.k0, wanted.inputs}, buffers.halves));
+  SecondSteps steps(4, zeros, wanted.rows, wanted.takes_small, out);
+  buffers.codes.resize(wanted.inputs);
   for (uint64_t row = 0; row < wanted.rows; ++row) {
     const uint64_t n = wanted.n0 + row;
-    Status status = ReadSecond(source, *tensors.codes, {n / 4, 1, wanted.k0, wanted.inputs}, codes);
-    if (status.ok()) {
-      status = ReadSecondFloats(source, *tensors.scales, {range.first, range.count, n, 1}, scale);
-    }
-    if (status.ok()) {
-      status = ReadSecondFloats(source, *tensors.zeros, {range.first, range.count, n, 1}, product);
-    }
-    if (!status.ok()) return status;
-    zeros.clear();
-    for (uint64_t g = 0; g < range.count; ++g) {
-      const double zero = scale[g] == 0 ? 0 : std::round(-product[g] / scale[g]);
-      if (!(zero >= 0 && zero <= 15)) return WrongShapes(source, tensors);
-      zeros.push_back(static_cast<float>(zero));
-      out.scales.push_back(scale[g]);
-    }
-    // Slabs begin with a turn of 64 inputs.
-    for (uint64_t i = 0; i < wanted.inputs; ++i) {
-      const int code = codes[ColumnOf(n, i)] >> (i % 32 / 8 * 4) & 15;
-      out.steps[row * wanted.inputs + i] = static_cast<float>(code) - zeros[out.group_of[i]];
-    }
+    SplitTurns(&buffers.halves[(n / 4 - line0) * wanted.inputs], n, wanted.inputs,
+               buffers.codes.data());
+    steps.Put(row, buffers.codes.data());
   }
   return {};
 }

@@ -17,6 +17,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/verify/second/fields.h"
 
 namespace prepack {
 namespace {

@@ -83,7 +83,9 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
                           .k0 = slab.k0,
                           .inputs = slab.inputs,
                           .old_model_free = old_model_free_,
-                          .takes_small = out.takes_small};
+                          .takes_small = out.takes_small,
+                          .takes_codes = out.takes_codes};
+  out.values = nullptr;
   Status status = decode_(*source_, wanted, out);
   // What an earlier call has left; memory that is used again is not filled with zeros first.
   if (!out.steps.empty()) out.small.clear();

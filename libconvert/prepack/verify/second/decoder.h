@@ -6,6 +6,7 @@
 // work on bytes, and knows nothing of schemes. If a reader is wrong, the two disagree, and the GEMM
 // level of verify fails although the packed bytes are what the reader delivered.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +31,19 @@ struct DecodedRows {
   std::vector<uint64_t> group_of;  // [K]: which of them
   // Whoever decodes into this also takes steps as bytes, if they fit.
   bool takes_small = false;
+  // Whoever decodes into this also takes codes of another kind as bytes: small[i] stands for
+  // values[byte], of 256 which are no NaN where they are used.
+  bool takes_codes = false;
+  const float* values = nullptr;  // null: for itself
+  // What decoders read into; memory that is used again.
+  struct Buffers {
+    std::vector<uint16_t> halves;
+    std::vector<uint32_t> words;
+    std::vector<uint32_t> turned;
+    std::vector<uint8_t> codes;
+    std::vector<double> numbers;
+  };
+  Buffers buffers = {};
 
   // Makes room for so many steps; memory that is used again keeps what was in it.
   void Resize(uint64_t count, bool as_small) {
@@ -40,12 +54,17 @@ struct DecodedRows {
   uint64_t rows() const { return (steps.size() + small.size()) / inputs(); }
   float Step(uint64_t row, uint64_t k) const {
     const uint64_t at = row * inputs() + k;
-    return small.empty() ? steps[at] : static_cast<float>(small[at]);
+    return small.empty() ? steps[at] : ValueOf(small[at]);
+  }
+  float ValueOf(int8_t of_small) const {
+    return values == nullptr ? static_cast<float>(of_small)
+                             : values[static_cast<uint8_t>(of_small)];
   }
   // Makes `steps` of small ones.
   void Widen() {
     if (small.empty()) return;
-    steps.assign(small.begin(), small.end());
+    steps.resize(small.size());
+    std::ranges::transform(small, steps.begin(), [&](int8_t x) { return ValueOf(x); });
     small.clear();
   }
   uint64_t groups() const { return scales.size() / rows(); }
@@ -122,6 +141,7 @@ struct SecondRows {
   bool whole() const { return inputs == k; }
   bool old_model_free = false;  // of the checkpoint, see verify/second/config.h
   bool takes_small = false;     // see DecodedRows
+  bool takes_codes = false;     // the same
 };
 
 // compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8

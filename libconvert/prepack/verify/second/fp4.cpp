@@ -22,7 +22,9 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/second/fields.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {
@@ -87,25 +89,13 @@ float ComputeFp4(unsigned bits) {
 }
 
 // All of them, by their bits.
-const std::array<float, 16>& Fp4Numbers() {
-  static const std::array<float, 16> numbers = [] {
-    std::array<float, 16> all{};
-    for (unsigned bits = 0; bits < all.size(); ++bits) all[bits] = ComputeFp4(bits);
+const std::array<float, 256>& Fp4Numbers() {
+  static const std::array<float, 256> numbers = [] {
+    std::array<float, 256> all{};
+    for (unsigned bits = 0; bits < 16; ++bits) all[bits] = ComputeFp4(bits);
     return all;
   }();
   return numbers;
-}
-
-// The two numbers of every byte, the even input channel's first.
-const std::array<std::array<float, 2>, 256>& Fp4Pairs() {
-  static const std::array<std::array<float, 2>, 256> pairs = [] {
-    std::array<std::array<float, 2>, 256> all{};
-    for (size_t byte = 0; byte < all.size(); ++byte) {
-      all[byte] = {Fp4Numbers()[byte % 16], Fp4Numbers()[byte / 16]};
-    }
-    return all;
-  }();
-  return pairs;
 }
 
 // Bytes [first, first + count) of each of the rows of the matrix, of `width` bytes.
@@ -158,12 +148,16 @@ Status DecodeInputsFirst(const Checkpoint& source, const Fp4Tensors& found,
   std::vector<uint8_t> bytes;
   PREPACK_TRY(ReadLines(source, *found.codes, found.matrix * codes[1] + wanted.k0 / 2,
                         wanted.inputs / 2, codes[2], wanted.n0, wanted.rows, bytes));
-  const auto& pairs = Fp4Pairs();
-  out.steps.resize(wanted.rows * wanted.inputs);
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    const size_t input = i / wanted.rows * 2;
-    std::ranges::copy(pairs[bytes[i]], &out.steps[i % wanted.rows * wanted.inputs + input]);
+  std::vector<uint8_t>& split = out.buffers.codes;
+  split.resize(wanted.rows * wanted.inputs);
+  for (uint64_t pair = 0; pair < wanted.inputs / 2; ++pair) {
+    for (uint64_t row = 0; row < wanted.rows; ++row) {
+      const uint8_t byte = bytes[pair * wanted.rows + row];
+      split[row * wanted.inputs + 2 * pair] = byte & 15U;
+      split[row * wanted.inputs + 2 * pair + 1] = byte >> 4;
+    }
   }
+  PutSecondCodes(split, Fp4Numbers(), wanted.takes_codes, out);
   out.group_of.resize(wanted.inputs);
   for (uint64_t i = 0; i < wanted.inputs; ++i) out.group_of[i] = (wanted.k0 + i) / 16;
   const SecondGroupRange range = CountFromFirstGroup(out.group_of);
@@ -202,10 +196,11 @@ Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows
   std::vector<uint8_t> bytes;
   PREPACK_TRY(ReadLines(source, *found.codes, first_row, wanted.rows, wanted.k / 2, wanted.k0 / 2,
                         wanted.inputs / 2, bytes));
-  const auto& pairs = Fp4Pairs();
-  out.steps.resize(2 * bytes.size());
-  float* steps = out.steps.data();
-  for (const uint8_t byte : bytes) steps = std::ranges::copy(pairs[byte], steps).out;
+  std::vector<uint8_t>& codes = out.buffers.codes;
+  codes.resize(2 * bytes.size());
+  Kernels().split_small_fields(bytes.data(), bytes.size(), 4, 0,
+                               reinterpret_cast<int8_t*>(codes.data()));
+  PutSecondCodes(codes, Fp4Numbers(), wanted.takes_codes, out);
 
   const uint64_t group_size = wanted.k / groups;
   out.group_of.resize(wanted.inputs);

@@ -20,16 +20,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/second/fields.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {
@@ -66,32 +65,62 @@ Status NotKnown(const Checkpoint& source, const StoredTensor& tensor) {
   return Unsupported(source.Where(tensor), "the second decoder does not know this kind of scales");
 }
 
-// One number of a tensor of floats.
-Status ReadNumber(const Checkpoint& source, const StoredTensor& tensor, uint64_t index,
-                  double& number) {
-  const size_t bytes = DTypeBits(tensor.dtype) / 8;
-  std::array<std::byte, 4> stored{};
-  if (bytes > stored.size()) return NotKnown(source, tensor);
-  PREPACK_TRY(source.Read(tensor, index * bytes, std::span(stored).first(bytes)));
-  uint32_t bits = 0;
-  for (size_t i = bytes; i-- > 0;) bits = bits << 8 | std::to_integer<uint32_t>(stored[i]);
-  switch (tensor.dtype) {
-    case DType::kF32:
-      number = static_cast<double>(std::bit_cast<float>(bits));
-      return {};
-    case DType::kBF16:
-      number = static_cast<double>(BF16ToF32(static_cast<uint16_t>(bits)));
-      return {};
-    case DType::kF16:
-      number = static_cast<double>(F16ToF32(static_cast<uint16_t>(bits)));
-      return {};
-    case DType::kU8:
-    case DType::kF8E8M0:
-      number = static_cast<double>(F8E8M0ToF32(static_cast<uint8_t>(bits)));
-      return {};
-    default:
-      return NotKnown(source, tensor);
+// Numbers [first, first + count) of a tensor of floats, whatever its shape.
+Status ReadNumbers(const Checkpoint& source, const StoredTensor& tensor, uint64_t first,
+                   uint64_t count, std::vector<double>& numbers) {
+  return WithSecondFloats(
+      tensor.dtype,
+      [&]<typename T>(T /*bits*/, const auto& widen) -> Status {
+        std::vector<T> stored(count);
+        PREPACK_TRY(
+            source.Read(tensor, first * sizeof(T), std::as_writable_bytes(std::span(stored))));
+        numbers.resize(count);
+        for (size_t i = 0; i < count; ++i) numbers[i] = static_cast<double>(widen(stored[i]));
+        return {};
+      },
+      [&] { return NotKnown(source, tensor); });
+}
+
+// Bytes [inputs, rows] to [rows, inputs].
+void TurnBytes(uint64_t rows, uint64_t inputs, std::vector<uint8_t>& bytes) {
+  const std::vector<uint8_t> lines = bytes;
+  constexpr uint64_t kLine = 64;  // bytes of a cache line
+  for (uint64_t first = 0; first < inputs; first += kLine) {
+    for (uint64_t row = 0; row < rows; ++row) {
+      for (uint64_t i = first; i < std::min(inputs, first + kLine); ++i) {
+        bytes[row * inputs + i] = lines[i * rows + row];
+      }
+    }
   }
+}
+
+// Scales of groups from `first_group` on: out.scales [rows, groups].
+Status ReadScales(const Checkpoint& source, const SecondRows& wanted, const ByteMatrix& matrix,
+                  uint64_t first_group, uint64_t groups, DecodedRows& out) {
+  out.scales.resize(wanted.rows * groups);
+  const auto above = [&](uint64_t row) { return (wanted.n0 + row) / matrix.outputs_each; };
+  const uint64_t first = matrix.first_scale + first_group * matrix.scale_input_step;
+  std::vector<double> run;
+  if (matrix.scale_input_step == 1) {  // those of an output channel lie side by side
+    for (uint64_t row = 0; row < wanted.rows; ++row) {
+      if (row == 0 || above(row) != above(row - 1)) {
+        PREPACK_TRY(ReadNumbers(source, *matrix.scale,
+                                first + above(row) * matrix.scale_output_step, groups, run));
+      }
+      std::ranges::copy(run, &out.scales[row * groups]);
+    }
+    return {};
+  }
+  const uint64_t count = matrix.scale_output_step == 0 ? 1 : above(wanted.rows - 1) - above(0) + 1;
+  for (uint64_t g = 0; g < groups; ++g) {
+    PREPACK_TRY(ReadNumbers(
+        source, *matrix.scale,
+        first + g * matrix.scale_input_step + above(0) * matrix.scale_output_step, count, run));
+    for (uint64_t row = 0; row < wanted.rows; ++row) {
+      out.scales[row * groups + g] = run[count == 1 ? 0 : above(row) - above(0)];
+    }
+  }
+  return {};
 }
 
 Status Decode(const Checkpoint& source, const SecondRows& wanted, const ByteMatrix& matrix,
@@ -110,33 +139,20 @@ Status Decode(const Checkpoint& source, const SecondRows& wanted, const ByteMatr
   for (uint64_t i = 0; i < wanted.inputs; ++i) {
     out.group_of[i] = (wanted.k0 + i) / matrix.inputs_each - first_group;
   }
-  out.scales.resize(wanted.rows * groups);
-  out.steps.resize(wanted.rows * wanted.inputs);
   // A line is a run of weights that lie side by side in the file: the inputs of an output channel,
   // or the outputs of an input channel.
   const bool by_output = matrix.input_step == 1;
-  const uint64_t lines = by_output ? wanted.rows : wanted.inputs;
-  const uint64_t length = by_output ? wanted.inputs : wanted.rows;
-  std::vector<std::byte> line(length);
-  for (uint64_t i = 0; i < lines; ++i) {
-    const uint64_t n = wanted.n0 + (by_output ? i : 0);
-    const uint64_t k = wanted.k0 + (by_output ? 0 : i);
-    const uint64_t at = matrix.first + n * matrix.output_step + k * matrix.input_step;
-    PREPACK_TRY(source.Read(*matrix.codes, at, line));
-    for (uint64_t j = 0; j < length; ++j) {
-      const uint64_t place = by_output ? i * wanted.inputs + j : j * wanted.inputs + i;
-      out.steps[place] = F8E4M3ToF32(std::to_integer<uint8_t>(line[j]));
-    }
-  }
-  for (uint64_t row = 0; row < wanted.rows; ++row) {
-    const uint64_t above = (wanted.n0 + row) / matrix.outputs_each;
-    for (uint64_t g = 0; g < groups; ++g) {
-      const uint64_t index = matrix.first_scale + above * matrix.scale_output_step +
-                             (first_group + g) * matrix.scale_input_step;
-      PREPACK_TRY(ReadNumber(source, *matrix.scale, index, out.scales[row * groups + g]));
-    }
-  }
-  return {};
+  const ByteRuns lines = {
+      .offset = matrix.first + wanted.n0 * matrix.output_step + wanted.k0 * matrix.input_step,
+      .run_bytes = by_output ? wanted.inputs : wanted.rows,
+      .stride = by_output ? matrix.output_step : matrix.input_step,
+      .runs = by_output ? wanted.rows : wanted.inputs};
+  std::vector<uint8_t>& codes = out.buffers.codes;
+  codes.resize(wanted.rows * wanted.inputs);
+  PREPACK_TRY(source.ReadRuns(*matrix.codes, lines, std::as_writable_bytes(std::span(codes))));
+  if (!by_output) TurnBytes(wanted.rows, wanted.inputs, codes);
+  PutSecondFp8(codes, wanted.takes_codes, out);
+  return ReadScales(source, wanted, matrix, first_group, groups, out);
 }
 
 // MODULE.weight [N, K] and a scale of any of these names; the scales are still to be placed.

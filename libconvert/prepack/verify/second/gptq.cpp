@@ -2,17 +2,15 @@
 // channels, zero points the fields of several output channels, and v1 stores z - 1.
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/second/fields.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {
@@ -39,10 +37,11 @@ Result<bool> IsSymmetricOfOther(const Checkpoint& source, const StoredTensor& st
   return true;
 }
 
-// Zero points [rows, range.count], from qzeros [G, N·bits/32].
+// Zero points [rows, range.count], from qzeros [G, N·bits/32]. They stay what they are where qzeros
+// says that the module is symmetric.
 Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_one,
                  const SecondFields& fields, uint64_t groups, const SecondGroupRange& range,
-                 std::vector<uint8_t>& zeros) {
+                 std::vector<int16_t>& zeros) {
   const uint32_t width = fields.bits;
   PREPACK_TRY_ASSIGN(const StoredTensor* stored, SecondTensor(source, wanted.module + ".qzeros"));
   const uint64_t word0 = fields.FirstWord(wanted.n0);
@@ -57,18 +56,19 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
   PREPACK_TRY_ASSIGN(const bool is_other, may_be_other
                                               ? IsSymmetricOfOther(source, *stored, groups, width)
                                               : Result<bool>(false));
-  if (is_other) return {};  // they are there already
+  if (is_other) return {};
   std::vector<uint32_t> lines;
   PREPACK_TRY(ReadSecond(source, *stored, {range.first, range.count, word0, words}, lines));
   if (minus_one && !crosses) {
     for (uint32_t& word : lines) word += InAllFields(width, 1);
   }
-  for (uint64_t row = 0; row < wanted.rows; ++row) {
-    for (uint64_t g = 0; g < range.count; ++g) {
-      uint32_t zero =
-          fields.At(std::span(lines).subspan(g * words, words), wanted.n0 + row, 1, word0);
+  zeros.resize(wanted.rows * range.count);
+  for (uint64_t g = 0; g < range.count; ++g) {
+    const auto line = std::span(lines).subspan(g * words, words);
+    for (uint64_t row = 0; row < wanted.rows; ++row) {
+      uint32_t zero = fields.At(line, wanted.n0 + row, 1, word0);
       if (minus_one && crosses) zero = (zero + 1) % (1U << width);
-      zeros[row * range.count + g] = static_cast<uint8_t>(zero);
+      zeros[row * range.count + g] = static_cast<int16_t>(zero);
     }
   }
   return {};
@@ -82,98 +82,6 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
     if (padded / size == groups && words * 32 % padded == 0) return padded;
   }
   return k;
-}
-
-// So many input channels of every row are unpacked before the next ones: whole words for every
-// width, whole planes, and few enough for what is read and written to stay in the cache.
-constexpr uint64_t kGptqInputsAtOnce = 32;
-
-// What lies as words [words, rows] of the input channels from k0 on, and zero points [rows,
-// groups].
-struct GptqWords {
-  SecondFields fields;
-  uint64_t k0 = 0;
-  uint64_t rows = 0;
-  uint64_t groups = 0;
-  std::vector<uint32_t> codes = {};
-  std::vector<uint8_t> zeros = {};
-
-  std::span<const uint8_t> ZerosOf(uint64_t row) const {
-    return std::span(zeros).subspan(row * groups, groups);
-  }
-};
-
-void Unpack(const GptqWords& gptq, DecodedRows& out) {
-  const SecondFields& fields = gptq.fields;
-  const uint64_t inputs = out.inputs();
-  out.Resize(gptq.rows * inputs, /*as_small=*/false);
-  const uint64_t skipped = fields.FirstWord(gptq.k0);
-  std::array<uint32_t, 8> words{};  // one per bit of a code
-  for (uint64_t first = 0; first < inputs; first += kGptqInputsAtOnce) {
-    const uint64_t count = std::min(inputs - first, kGptqInputsAtOnce);
-    for (uint64_t row = 0; row < gptq.rows; ++row) {
-      for (uint64_t i = 0; i < fields.Words(count); ++i) {
-        words[i] = gptq.codes[(fields.FirstWord(gptq.k0 + first) - skipped + i) * gptq.rows + row];
-      }
-      const auto steps = std::span(out.steps).subspan(row * inputs + first, count);
-      fields.Unpack(words, 0, steps);
-      const std::span zeros = gptq.ZerosOf(row);
-      for (uint64_t i = 0; i < count; ++i) {
-        steps[i] -= static_cast<float>(zeros[out.group_of[first + i]]);
-      }
-    }
-  }
-}
-
-// The same of 4 bits as bytes, eight input channels of a word together.
-
-constexpr uint64_t kOfWord = 8;
-constexpr uint64_t kLineOfSteps = 64;  // a cache line, which is written at once
-constexpr uint64_t kEachByte = 0x0101010101010101;
-
-// The fields of a word, one in each byte.
-uint64_t SpreadFields(uint32_t word) {
-  uint64_t fields = word;
-  fields = (fields | fields << 16) & 0x0000FFFF0000FFFF;
-  fields = (fields | fields << 8) & 0x00FF00FF00FF00FF;
-  return (fields | fields << 4) & 0x0F0F0F0F0F0F0F0F;
-}
-
-// The zero points of eight input channels, one in each byte.
-uint64_t ZerosOfWord(std::span<const uint8_t> zeros, const uint64_t* group_of) {
-  uint64_t all = 0;
-  for (uint64_t i = 0; i < kOfWord; ++i) all |= uint64_t{zeros[group_of[i]]} << 8 * i;
-  return all;
-}
-
-void UnpackSmall(const GptqWords& gptq, DecodedRows& out) {
-  const uint64_t inputs = out.inputs();
-  out.Resize(gptq.rows * inputs, /*as_small=*/true);
-  const bool alike = std::ranges::count(gptq.zeros, gptq.zeros.front()) == std::ssize(gptq.zeros);
-  std::vector<uint8_t> together;  // of each word: do its input channels have one zero point?
-  for (uint64_t k = 0; k < inputs; k += kOfWord) {
-    const std::span groups = std::span(out.group_of).subspan(k, kOfWord);
-    together.push_back(alike || std::ranges::count(groups, groups[0]) == kOfWord ? 1 : 0);
-  }
-  const uint64_t rows = gptq.rows;
-  int8_t* const to = out.small.data();
-  for (uint64_t first = 0; first < inputs; first += kLineOfSteps) {
-    const uint64_t end = std::min(inputs, first + kLineOfSteps);
-    for (uint64_t row = 0; row < rows; ++row) {
-      const std::span zeros = gptq.ZerosOf(row);
-      const uint32_t* words = &gptq.codes[row];
-      for (uint64_t k = first; k < end; k += kOfWord) {
-        const uint64_t word = k / kOfWord;
-        const uint64_t* group_of = &out.group_of[k];
-        const uint64_t zero =
-            together[word] != 0 ? zeros[*group_of] * kEachByte : ZerosOfWord(zeros, group_of);
-        // With the high bits set, no byte borrows from the next.
-        const uint64_t steps =
-            ((SpreadFields(words[word * rows]) | 0x80 * kEachByte) - zero) ^ 0x80 * kEachByte;
-        std::memcpy(to + row * inputs + k, &steps, sizeof steps);
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -204,25 +112,30 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   if (!wanted.whole()) range = CountFromFirstGroup(out.group_of);
   const uint64_t word0 = fields.FirstWord(wanted.k0);
   const uint64_t count = fields.LastWord(wanted.k0 + wanted.inputs - 1) - word0 + 1;
-  GptqWords gptq{.fields = fields, .k0 = wanted.k0, .rows = wanted.rows, .groups = range.count};
-  status = ReadSecond(source, *codes, {word0, count, wanted.n0, wanted.rows}, gptq.codes);
-  std::vector<double> columns;
+  DecodedRows::Buffers& buffers = out.buffers;
+  status = ReadSecond(source, *codes, {word0, count, wanted.n0, wanted.rows}, buffers.words);
   if (status.ok()) {
     const SecondRange wanted_scales{range.first, range.count, wanted.n0, wanted.rows};
-    status = ReadSecondFloats(source, *scales, wanted_scales, columns);
+    status = ReadSecondFloats(source, *scales, wanted_scales, buffers.numbers);
   }
   if (!status.ok()) return status;
-  gptq.zeros.assign(range.count * wanted.rows, static_cast<uint8_t>(1U << (width - 1)));
+  TransposeScales(buffers.numbers, wanted.rows, out.scales);
+  std::vector<int16_t> zeros = {static_cast<int16_t>(1 << (width - 1))};
   if (!meaning.symmetric) {
     const bool minus_one = meaning.minus_one && !in_planes;
-    status = ReadZeros(source, wanted, minus_one, fields, groups, range, gptq.zeros);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadZeros(source, wanted, minus_one, fields, groups, range, zeros));
   }
-  TransposeScales(columns, wanted.rows, out.scales);
-  if (wanted.takes_small && width == 4 && wanted.inputs % kOfWord == 0) {
-    UnpackSmall(gptq, out);
-  } else {
-    Unpack(gptq, out);
+  buffers.turned.resize(wanted.rows * count + kFieldSlack);
+  TurnSecondWords(buffers.words.data(), count, wanted.rows, wanted.rows, count,
+                  buffers.turned.data());
+  SecondSteps steps(width, zeros, wanted.rows, wanted.takes_small, out);
+  for (uint64_t row = 0; row < wanted.rows; ++row) {
+    const uint32_t* words_of_row = &buffers.turned[row * count];
+    if (width == 4 || width == 8) {
+      steps.PutFields(row, reinterpret_cast<const uint8_t*>(words_of_row));
+    } else {
+      steps.Put(row, fields.Split(words_of_row, wanted.k0, wanted.inputs, buffers.codes).data());
+    }
   }
   return {};
 }

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/second/fields.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {
@@ -71,15 +71,15 @@ class RowTensors {
   }
   Status FindFields(const StoredTensor& packed);
   Result<SecondRange> InTensor(const StoredTensor& tensor, SecondRange range) const;
-  Status ReadCodes(DecodedRows& out);
-  bool AreSmall() const;
-  Status ReadSmall(DecodedRows& out) const;
-  Status ReadPacked(const StoredTensor& packed, std::vector<float>& steps) const;
-  Status ReadBytes(const StoredTensor& weight, std::vector<float>& steps);
+  Status ReadPacked(const StoredTensor& packed, DecodedRows& out) const;
+  Status ReadBytes(const StoredTensor& weight, DecodedRows& out) const;
+  Status PutFields(const StoredTensor& tensor, const SecondRange& wanted, uint64_t element_bytes,
+                   SecondSteps& steps) const;
   Status FindGrid(const StoredTensor& codes, const StoredTensor& scale);
   // The group of each input channel, of all.
   Status FindGroups(uint64_t n, const StoredTensor& scale);
-  Status SubtractZeros(const StoredTensor& zeros, DecodedRows& out) const;
+  // Of codes of so many bits, without their sign: [rows, groups], or one for all.
+  Status ReadZeros(uint32_t bits, std::vector<int16_t>& zeros) const;
   Status ReadScales(const StoredTensor& scale, std::vector<double>& scales) const;
 
   const Checkpoint& source_;
@@ -173,74 +173,55 @@ Status RowTensors::FindFields(const StoredTensor& packed) {
   return {};
 }
 
-Status RowTensors::ReadCodes(DecodedRows& out) {
-  if (packed_ != nullptr) PREPACK_TRY(FindFields(*packed_));
-  out.steps.resize(AreSmall() ? 0 : wanted_.rows * wanted_.inputs);
-  if (AreSmall()) return ReadSmall(out);
-  return packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);
-}
-
-// Do all steps fit into a byte, and codes of whole words lie in a row?
-bool RowTensors::AreSmall() const {
-  if (!wanted_.takes_small) return false;
-  if (packed_ == nullptr) return weight_->dtype == DType::kI8 && zeros_ == nullptr;
-  const bool words = wanted_.k0 % 8 == 0 && wanted_.inputs % 8 == 0;
-  if (zeros_ != nullptr && zeros_->dtype != DType::kI32) return false;
-  return words && (fields_.bits == 4 || (fields_.bits == 8 && zeros_ == nullptr));
-}
-
 // Fields of 4 and 8 bits lie in the bytes of a word as in the word, the lowest first.
-Status RowTensors::ReadSmall(DecodedRows& out) const {
-  const StoredTensor& tensor = packed_ != nullptr ? *packed_ : *weight_;
-  const uint32_t bits = packed_ != nullptr ? fields_.bits : 8;
-  const uint64_t element_bits = packed_ != nullptr ? 32 : 8;
-  const SecondRange wanted{.row = wanted_.n0,
-                           .rows = wanted_.rows,
-                           .column = wanted_.k0 * bits / element_bits,
-                           .columns = wanted_.inputs * bits / element_bits};
-  PREPACK_TRY_ASSIGN(const SecondRange range, InTensor(tensor, wanted));
-  PREPACK_TRY_ASSIGN(const ByteRuns rows, RunsOfSecond(source_, tensor, range, element_bits / 8));
-  const int offset = packed_ != nullptr ? 1 << (bits - 1) : 0;
-  out.small.resize(wanted_.rows * wanted_.inputs);
-  return VisitSecond(source_, tensor, rows, [&](uint64_t row, const uint8_t* bytes) {
-    Kernels().split_small_fields(bytes, rows.run_bytes, bits, offset,
-                                 &out.small[row * wanted_.inputs]);
-  });
-}
-
-Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) const {
+Status RowTensors::ReadPacked(const StoredTensor& packed, DecodedRows& out) const {
+  std::vector<int16_t> zeros;
+  PREPACK_TRY(ReadZeros(fields_.bits, zeros));
+  SecondSteps steps(fields_.bits, zeros, wanted_.rows, wanted_.takes_small, out);
   const uint64_t first = fields_.FirstWord(wanted_.k0);
   const uint64_t columns = fields_.LastWord(wanted_.k0 + wanted_.inputs - 1) - first + 1;
-  std::vector<uint32_t> words;
-  PREPACK_TRY(Read(packed, {wanted_.n0, wanted_.rows, first, columns}, words));
-  const int offset = 1 << (fields_.bits - 1);
+  const SecondRange wanted{wanted_.n0, wanted_.rows, first, columns};
+  if (fields_.bits == 4 || fields_.bits == 8) {
+    return PutFields(packed, wanted, sizeof(uint32_t), steps);
+  }
+  std::vector<uint32_t>& words = out.buffers.words;
+  PREPACK_TRY(Read(packed, wanted, words));
+  words.resize(words.size() + kFieldSlack);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
-    fields_.Unpack(std::span(words).subspan(row * columns, columns), offset,
-                   std::span(steps).subspan(row * wanted_.inputs, wanted_.inputs), wanted_.k0);
+    const std::span codes =
+        fields_.Split(&words[row * columns], wanted_.k0, wanted_.inputs, out.buffers.codes);
+    steps.Put(row, codes.data());
   }
   return {};
 }
 
-Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& steps) {
-  const bool fp8 = weight.dtype == DType::kF8E4M3;
-  if (!fp8 && weight.dtype != DType::kI8) {
+// Signed codes, or FP8.
+Status RowTensors::ReadBytes(const StoredTensor& weight, DecodedRows& out) const {
+  if (weight.dtype == DType::kF8E4M3) {
+    std::vector<uint8_t>& bytes = out.buffers.codes;
+    PREPACK_TRY(Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes));
+    PutSecondFp8(bytes, wanted_.takes_codes, out);
+    return {};
+  }
+  if (weight.dtype != DType::kI8) {
     return Unsupported(source_.Where(weight), "the second decoder does not know this kind of codes")
         .Found(DTypeName(weight.dtype));
   }
-  std::vector<uint8_t> bytes;
-  PREPACK_TRY(Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes));
-  if (fp8) {
-    std::array<float, 256> values{};  // by byte
-    for (size_t byte = 0; byte < values.size(); ++byte) {
-      values[byte] = F8E4M3ToF32(static_cast<uint8_t>(byte));
-    }
-    std::ranges::transform(bytes, steps.begin(), [&](uint8_t byte) { return values[byte]; });
-  } else {
-    std::ranges::transform(bytes, steps.begin(), [](uint8_t byte) {
-      return static_cast<float>(static_cast<int8_t>(byte));
-    });
-  }
-  return {};
+  std::vector<int16_t> zeros;
+  PREPACK_TRY(ReadZeros(8, zeros));
+  SecondSteps steps(8, zeros, wanted_.rows, wanted_.takes_small, out);
+  steps.SetSigned();
+  return PutFields(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, sizeof(int8_t),
+                   steps);
+}
+
+// Of elements of so many bytes.
+Status RowTensors::PutFields(const StoredTensor& tensor, const SecondRange& wanted,
+                             uint64_t element_bytes, SecondSteps& steps) const {
+  PREPACK_TRY_ASSIGN(const SecondRange range, InTensor(tensor, wanted));
+  PREPACK_TRY_ASSIGN(const ByteRuns rows, RunsOfSecond(source_, tensor, range, element_bytes));
+  return VisitSecond(source_, tensor, rows,
+                     [&](uint64_t row, const uint8_t* bytes) { steps.PutFields(row, bytes); });
 }
 
 // Rows and columns of a block in one of the config's groups of layers, such that `scale` has one
@@ -294,29 +275,15 @@ Status RowTensors::FindGroups(uint64_t n, const StoredTensor& scale) {
   return {};
 }
 
-namespace {
-
-// Takes the zero point of its group off each step of a row.
-template <typename T>
-void SubtractZerosOfGroups(std::span<const T> zeros, const std::vector<uint64_t>& group_of,
-                           T* steps) {
-  for (uint64_t i = 0; i < group_of.size();) {  // consecutive channels mostly have one group
-    const uint64_t group = group_of[i];
-    const T zero = zeros[group];
-    for (; i < group_of.size() && group_of[i] == group; ++i) {
-      steps[i] = static_cast<T>(steps[i] - zero);
-    }
-  }
-}
-
-}  // namespace
-
 // Zero points are signed, like the codes.
-Status RowTensors::SubtractZeros(const StoredTensor& zeros, DecodedRows& out) const {
+Status RowTensors::ReadZeros(uint32_t bits, std::vector<int16_t>& zeros) const {
+  const auto middle = static_cast<int16_t>(1 << (bits - 1));
+  zeros.assign(1, middle);
+  if (zeros_ == nullptr) return {};
   const uint64_t columns = grid_.groups.count;
-  const bool packed = zeros.dtype == DType::kI32;
+  const bool packed = zeros_->dtype == DType::kI32;
   if (packed && packed_ == nullptr) {
-    return Unsupported(source_.Where(zeros), "packed zero points for codes that are not packed");
+    return Unsupported(source_.Where(*zeros_), "packed zero points for codes that are not packed");
   }
   const uint64_t first = packed ? fields_.FirstWord(wanted_.n0) : grid_.RowOf(wanted_.n0);
   const uint64_t last_row = wanted_.n0 + wanted_.rows - 1;
@@ -325,25 +292,14 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, DecodedRows& out) co
       .row = first, .rows = last - first + 1, .column = grid_.groups.first, .columns = columns};
   std::vector<uint32_t> words;
   std::vector<int8_t> bytes;
-  PREPACK_TRY(packed ? Read(zeros, range, words) : Read(zeros, range, bytes));
-  std::vector<float> of_group(columns);
-  std::vector<int8_t> small(columns);
+  PREPACK_TRY(packed ? Read(*zeros_, range, words) : Read(*zeros_, range, bytes));
+  zeros.resize(wanted_.rows * columns);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t n = wanted_.n0 + row;
     for (uint64_t group = 0; group < columns; ++group) {
-      const int zero =
-          packed
-              ? static_cast<int>(fields_.At(std::span(words).subspan(group), n, columns, first)) -
-                    (1 << (fields_.bits - 1))
-              : bytes[(grid_.RowOf(n) - first) * columns + group];
-      of_group[group] = static_cast<float>(zero);
-      small[group] = static_cast<int8_t>(zero);
-    }
-    const uint64_t line = row * wanted_.inputs;
-    if (!out.steps.empty()) {
-      SubtractZerosOfGroups<float>(of_group, grid_.group_of, &out.steps[line]);
-    } else {
-      SubtractZerosOfGroups<int8_t>(small, grid_.group_of, &out.small[line]);
+      zeros[row * columns + group] = static_cast<int16_t>(
+          packed ? static_cast<int>(fields_.At(std::span(words).subspan(group), n, columns, first))
+                 : bytes[(grid_.RowOf(n) - first) * columns + group] + middle);
     }
   }
   return {};
@@ -364,9 +320,10 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
     }
     for (double& number : stored) number = 1.0 / number;
   }
+  scales.resize(wanted_.rows * columns);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t line = grid_.RowOf(wanted_.n0 + row) - first;
-    for (uint64_t g = 0; g < columns; ++g) scales.push_back(stored[line * columns + g]);
+    std::copy_n(&stored[line * columns], columns, &scales[row * columns]);
   }
   return {};
 }
@@ -386,13 +343,11 @@ Status RowTensors::Decode(DecodedRows& out) {
   }
   if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);
   zeros_ = Find("weight_zero_point");
-  out.scales.clear();
-  PREPACK_TRY(ReadCodes(out));
+  if (packed_ != nullptr) PREPACK_TRY(FindFields(*packed_));
   PREPACK_TRY(FindGrid(*codes, *scale));
-  if (zeros_ != nullptr) PREPACK_TRY(SubtractZeros(*zeros_, out));
-  Status status = ReadScales(*scale, out.scales);
   out.group_of = std::move(grid_.group_of);
-  return status;
+  PREPACK_TRY(packed_ != nullptr ? ReadPacked(*packed_, out) : ReadBytes(*weight_, out));
+  return ReadScales(*scale, out.scales);
 }
 
 }  // namespace

@@ -6,11 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 
 namespace prepack {
@@ -59,39 +57,35 @@ Result<ByteRuns> RunsOfSecond(const Checkpoint& source, const StoredTensor& tens
                   .runs = range.rows};
 }
 
+namespace {
+
+// Reads numbers of the type and makes floats of them. All are widened exactly. `widen` is an object
+// of its own, not a pointer, so that the loop takes several at a time.
+template <typename T, typename Widen>
+Status ReadAndWiden(const Checkpoint& source, const StoredTensor& tensor, const SecondRange& range,
+                    const Widen& widen, std::vector<double>& out) {
+  std::vector<T> stored;
+  PREPACK_TRY(ReadSecond(source, tensor, range, stored));
+  out.resize(stored.size());
+  for (size_t i = 0; i < stored.size(); ++i) out[i] = static_cast<double>(widen(stored[i]));
+  return {};
+}
+
+}  // namespace
+
 Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
                         const SecondRange& range, std::vector<double>& out) {
   out.clear();
-  if (tensor.dtype == DType::kF32) {
-    std::vector<uint32_t> bits;
-    Status status = ReadSecond(source, tensor, range, bits);
-    for (const uint32_t value : bits) {
-      out.push_back(static_cast<double>(std::bit_cast<float>(value)));
-    }
-    return status;
-  }
-  if (tensor.dtype == DType::kF8E8M0 || tensor.dtype == DType::kU8) {
-    // A power of two: the byte is the exponent of an f32 without mantissa, and 0 is half of the
-    // smallest one. Only scales are ever read as numbers from bytes here.
-    std::vector<uint8_t> exponents;
-    Status status = ReadSecond(source, tensor, range, exponents);
-    for (const uint8_t exponent : exponents) {
-      out.push_back(static_cast<double>(F8E8M0ToF32(exponent)));
-    }
-    return status;
-  }
-  const bool bf16 = tensor.dtype == DType::kBF16;
-  if (!bf16 && tensor.dtype != DType::kF16) {
-    return Unsupported(source.Where(tensor),
-                       "the second decoder does not read numbers of this dtype")
-        .Found(DTypeName(tensor.dtype));
-  }
-  std::vector<uint16_t> bits;
-  Status status = ReadSecond(source, tensor, range, bits);
-  for (const uint16_t value : bits) {
-    out.push_back(static_cast<double>(bf16 ? BF16ToF32(value) : F16ToF32(value)));
-  }
-  return status;
+  return WithSecondFloats(
+      tensor.dtype,
+      [&]<typename T>(T /*bits*/, const auto& widen) {
+        return ReadAndWiden<T>(source, tensor, range, widen, out);
+      },
+      [&] {
+        return Unsupported(source.Where(tensor),
+                           "the second decoder does not read numbers of this dtype")
+            .Found(DTypeName(tensor.dtype));
+      });
 }
 
 namespace {
@@ -186,7 +180,11 @@ void TransposeScales(const std::vector<double>& columns, uint64_t rows,
                      std::vector<double>& scales) {
   const uint64_t groups = columns.size() / rows;
   scales.resize(columns.size());
-  for (uint64_t i = 0; i < columns.size(); ++i) scales[i % rows * groups + i / rows] = columns[i];
+  for (uint64_t group = 0; group < groups; ++group) {
+    for (uint64_t row = 0; row < rows; ++row) {
+      scales[row * groups + group] = columns[group * rows + row];
+    }
+  }
 }
 
 }  // namespace prepack

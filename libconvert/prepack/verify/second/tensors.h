@@ -4,17 +4,17 @@
 // Compares config.json of the source with that of the packed folder, without a parser that convert
 // uses: a mistake in that parser would change both in the same way.
 
-#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/gemm/kernel_model.h"
-#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 
@@ -119,85 +119,29 @@ Status VisitSecond(const Checkpoint& source, const StoredTensor& tensor, const B
                       });
 }
 
-// The same for floats of 16 or 32 bits, and for exponents of 8 bits (F8_E8M0, also stored as U8).
+// Calls work(bits, widen) with an element of the size of the dtype and what makes a float of it, or
+// otherwise(). A byte is the exponent of a power of two, and 0 is half of the smallest f32 that has
+// no mantissa: only scales are ever read as numbers from bytes here.
+template <typename Work, typename Otherwise>
+Status WithSecondFloats(DType dtype, const Work& work, const Otherwise& otherwise) {
+  switch (dtype) {
+    case DType::kF32:
+      return work(uint32_t{}, [](uint32_t bits) { return std::bit_cast<float>(bits); });
+    case DType::kBF16:
+      return work(uint16_t{}, [](uint16_t bits) { return BF16ToF32(bits); });
+    case DType::kF16:
+      return work(uint16_t{}, [](uint16_t bits) { return F16ToF32(bits); });
+    case DType::kU8:
+    case DType::kF8E8M0:
+      return work(uint8_t{}, [](uint8_t bits) { return F8E8M0ToF32(bits); });
+    default:
+      return otherwise();
+  }
+}
+
+// ReadSecond for floats of 16 or 32 bits, and for exponents of 8 bits (F8_E8M0, also stored as U8).
 Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
                         const SecondRange& range, std::vector<double>& out);
-
-// Small unsigned numbers packed into 32-bit words: bit by bit, or in bit planes. Planes are how
-// GPTQModel stores widths that do not divide 32: 32 numbers take `bits` words, their lowest bits
-// first, in planes as wide as the powers of two that `bits` is made of, the widest first (5 = 4 +
-// 1, 7 = 4 + 2 + 1).
-
-struct SecondFields {
-  uint32_t bits = 4;
-  bool whole_words = false;  // a field does not cross words: ⌊32 / bits⌋ of them in each
-  bool planes = false;       // 32 fields lie in planes
-
-  // The word that holds the first bit of field `index`, and that of its last bit.
-  uint64_t FirstWord(uint64_t index) const {
-    if (planes) return index / 32 * bits;
-    return whole_words ? index / PerWord() : index * bits / 32;
-  }
-  uint64_t LastWord(uint64_t index) const {
-    if (planes) return FirstWord(index) + bits - 1;
-    return whole_words ? index / PerWord() : ((index + 1) * bits - 1) / 32;
-  }
-  // Words of `count` fields.
-  uint64_t Words(uint64_t count) const { return count == 0 ? 0 : LastWord(count - 1) + 1; }
-
-  // Field `index` of words that lie `stride` apart, the first of which is word `skipped`.
-  uint32_t At(std::span<const uint32_t> words, uint64_t index, uint64_t stride = 1,
-              uint64_t skipped = 0) const {
-    if (planes) return InPlanes(words, index, stride, skipped);
-    const uint64_t first =
-        whole_words ? index / PerWord() * 32 + index % PerWord() * bits : index * bits;
-    const uint64_t word = (first / 32 - skipped) * stride;
-    uint64_t both = words[word];
-    if (first % 32 + bits > 32) both |= uint64_t{words[word + stride]} << 32;
-    return static_cast<uint32_t>(both >> first % 32) & ((1U << bits) - 1);
-  }
-
-  // Fields [begin, begin + out.size()) of words that lie side by side, of which the first is that
-  // of field `begin`, less `offset`. Where a word holds a whole number of fields, `begin` is the
-  // first of its word.
-  void Unpack(std::span<const uint32_t> words, int offset, std::span<float> out,
-              uint64_t begin = 0) const {
-    if (planes || 32 % bits != 0) {
-      const uint64_t skipped = FirstWord(begin);
-      for (uint64_t i = 0; i < out.size(); ++i) {
-        out[i] = static_cast<float>(static_cast<int>(At(words, begin + i, 1, skipped)) - offset);
-      }
-      return;
-    }
-    const uint64_t whole = bits == 4 || bits == 8 ? out.size() / PerWord() : 0;  // words
-    Kernels().split_fields(words.data(), whole, bits, offset, out.data());
-    const uint32_t mask = (1U << bits) - 1;
-    for (uint64_t first = whole * PerWord(); first < out.size(); first += PerWord()) {
-      uint32_t word = words[first / PerWord()];
-      for (uint64_t i = first; i < std::min<uint64_t>(out.size(), first + PerWord()); ++i) {
-        out[i] = static_cast<float>(static_cast<int>(word & mask) - offset);
-        word >>= bits;
-      }
-    }
-  }
-
- private:
-  uint64_t PerWord() const { return 32 / bits; }
-
-  uint32_t InPlanes(std::span<const uint32_t> words, uint64_t index, uint64_t stride,
-                    uint64_t skipped) const {
-    uint32_t field = 0;
-    uint32_t below = 0;  // bits of the planes before
-    for (uint32_t width = 8; width != 0; width /= 2) {
-      if ((bits & width) == 0) continue;
-      const uint64_t bit = index % 32 * width;
-      const uint64_t word = FirstWord(index) + below + bit / 32;
-      field |= (words[(word - skipped) * stride] >> bit % 32 & ((1U << width) - 1)) << below;
-      below += width;
-    }
-    return field;
-  }
-};
 
 // Which scale an input channel has, for the second decoders.
 

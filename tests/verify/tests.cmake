@@ -1,4 +1,5 @@
 prepack_add_tests(verify
+  byte_places_test.cpp
   changing_files_test.cpp
   config_places_test.cpp
   conversion_check_test.cpp
@@ -33,6 +34,7 @@ prepack_add_tests(verify
   sample_test.cpp
   second_config_text_test.cpp
   second_decoder_test.cpp
+  second_fields_test.cpp
   second_gptq_test.cpp
   second_model_free_test.cpp
   second_truth_test.cpp

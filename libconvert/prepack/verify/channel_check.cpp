@@ -80,6 +80,7 @@ Status ChannelCheck::CompareStrip(uint64_t n0, uint64_t channels, ChannelScratch
   const uint64_t inputs = truth_.inputs().k();
   DecodedRows& decoded = scratch.truth.decoded;
   decoded.takes_small = false;
+  decoded.takes_codes = false;
   PREPACK_TRY(truth_.Decode(n0, channels, decoded, scratch.truth.scattered));
   if (consumer_scales_) std::ranges::fill(decoded.scales, 1.0);
   scratch.expected.resize(channels * inputs);

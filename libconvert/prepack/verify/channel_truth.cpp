@@ -9,6 +9,7 @@
 #include "prepack/base/random.h"
 #include "prepack/base/status.h"
 #include "prepack/kernels/kernels.h"
+#include "prepack/verify/byte_places.h"
 
 namespace prepack {
 namespace {
@@ -81,19 +82,20 @@ std::optional<Bf16Rounding> RoundingOfDigest(WeightRounding rounding, bool to_f1
 }
 
 // The steps of a channel group by group, where they are scattered.
-template <typename T>
-std::span<const T> InRuns(std::span<const T> steps, std::span<const uint32_t> by_group,
-                          std::vector<T>& sorted) {
+std::span<const float> InRuns(std::span<const float> steps, std::span<const uint32_t> by_group,
+                              std::vector<float>& sorted) {
   if (by_group.empty()) return steps;
   sorted.resize(steps.size());
-  for (size_t i = 0; i < steps.size(); ++i) sorted[i] = steps[by_group[i]];
+  const float* from = steps.data();  // pointers, because nothing else is checked for each weight
+  float* to = sorted.data();
+  for (const uint32_t place : by_group) *to++ = from[place];
   return sorted;
 }
 
 }  // namespace
 
 uint32_t ChannelTruth::Digest(std::span<const float> stored, std::span<const float> scales,
-                              ChannelPanelTruth& panel) const {
+                              bool as_normal, ChannelPanelTruth& panel) const {
   const KernelTable& kernels = Kernels();
   if (integers_) return kernels.digest_steps(stored.data(), k_, factors_.narrow.data());
   const std::span steps = InRuns(stored, panel.by_group, panel.steps_by_group);
@@ -111,7 +113,7 @@ uint32_t ChannelTruth::Digest(std::span<const float> stored, std::span<const flo
       FillKernelWeights(rounding_, to_f16_, from, scale, weights);
       from = weights;
       scale = 1;
-    } else if (ReadsAsNormal(rounding_)) {
+    } else if (ReadsAsNormal(rounding_) && !as_normal) {
       ReadAllAsNormal(from, weights);
       from = weights;
     }
@@ -124,6 +126,37 @@ uint32_t ChannelTruth::Digest(std::span<const float> stored, std::span<const flo
     k += count;
   }
   return digest;
+}
+
+// Codes are looked up, one channel at a time: there are few, so that all become what the kernel
+// reads them as beforehand.
+uint32_t ChannelTruth::DigestCodes(std::span<const int8_t> codes, std::span<const float> scales,
+                                   ChannelPanelTruth& panel) const {
+  panel.steps_of_codes.resize(codes.size());
+  const int8_t* from = codes.data();
+  const float* values = panel.values.data();
+  float* to = panel.steps_of_codes.data();
+  for (size_t i = 0; i < codes.size(); ++i) to[i] = values[static_cast<uint8_t>(from[i])];
+  return Digest(panel.steps_of_codes, scales, /*as_normal=*/true, panel);
+}
+
+uint32_t ChannelTruth::DigestOf(uint64_t channel, std::span<const float> scales,
+                                ChannelPanelTruth& panel) const {
+  const DecodedRows& decoded = panel.decoded;
+  const uint64_t start = channel * k_;
+  if (decoded.small.empty()) {
+    return Digest(std::span(decoded.steps).subspan(start, k_), scales, /*as_normal=*/false, panel);
+  }
+  const std::span small = std::span(decoded.small).subspan(start, k_);
+  if (decoded.values != nullptr) return DigestCodes(small, scales, panel);
+  if (panel.by_group.empty() || integers_) return DigestSmall(small, scales, panel);
+  // Where groups are scattered, four channels at a time are put in their order.
+  const uint64_t in_four = channel % 4;
+  if (in_four == 0) {
+    SortBytes(small.data(), std::min<uint64_t>(4, decoded.rows() - channel), panel.by_group.data(),
+              k_, panel.words_by_group, panel.small_by_group);
+  }
+  return DigestSmall(std::span(panel.small_by_group).subspan(in_four * k_, k_), scales, panel);
 }
 
 namespace {
@@ -145,11 +178,10 @@ bool ChannelTruth::TakesSmall() const {
   return rounding && *rounding != Bf16Rounding::kNone;
 }
 
-uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> stored, std::span<const float> scales,
+uint32_t ChannelTruth::DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
                                    ChannelPanelTruth& panel) const {
   const KernelTable& kernels = Kernels();
-  if (integers_) return kernels.digest_small_steps(stored.data(), k_, factors_.narrow.data());
-  const std::span steps = InRuns(stored, panel.by_group, panel.small_by_group);
+  if (integers_) return kernels.digest_small_steps(steps.data(), k_, factors_.narrow.data());
   const int16_t* factors = FactorsOf(panel).narrow.data();
   const Bf16Rounding rounding = RoundingOfDigest(rounding_, to_f16_).value_or(Bf16Rounding::kNone);
   panel.run_scales.clear();
@@ -228,13 +260,13 @@ void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t widt
                             ChannelPanelTruth& panel) const {
   const DecodedRows& decoded = panel.decoded;
   const uint64_t groups = decoded.groups();
+  if (decoded.values != nullptr) {
+    panel.values.assign(decoded.values, decoded.values + kSecondCodes);
+    if (ReadsAsNormal(rounding_)) ReadAllAsNormal(panel.values, panel.values);
+  }
   for (uint64_t channel = 0; channel < decoded.rows(); ++channel) {
     const std::span scales = std::span(panel.scales).subspan((first + channel) * groups, groups);
-    const uint64_t start = channel * k_;
-    panel.digests.push_back(
-        decoded.small.empty()
-            ? Digest(std::span(decoded.steps).subspan(start, k_), scales, panel)
-            : DigestSmall(std::span(decoded.small).subspan(start, k_), scales, panel));
+    panel.digests.push_back(DigestOf(channel, scales, panel));
     AddHotProducts(judged, channel, scales, &panel.kernel[first + channel], width, panel);
     // Mostly the first weight says so.
     for (uint64_t k = 0; panel.zeros && k < k_; ++k) {
@@ -252,6 +284,7 @@ Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channe
   panel.scales.clear();
   panel.zeros = true;
   panel.decoded.takes_small = TakesSmall();
+  panel.decoded.takes_codes = !integers_;
   uint64_t count = 0;
   for (uint64_t first = 0; first < channels; first += count) {
     // All pieces of a module are decoded alike.

@@ -38,14 +38,17 @@ struct ChannelPanelTruth {
   // Where groups are scattered: the input channels group by group, and their factors.
   std::vector<uint32_t> by_group;
   DigestFactors factors_by_group;
-  std::vector<int8_t> small_by_group;  // the steps of one channel
-  std::vector<float> steps_by_group;   // the same
-  std::vector<uint64_t> run_ends;      // of consecutive input channels with the same group
-  std::vector<uint64_t> run_groups;    // which that is
-  uint64_t run_inputs = 0;             // how many each run has; 0: some have other numbers
-  std::vector<float> run_scales;       // in one channel
-  std::vector<float> weights;          // of one run
-  std::vector<uint64_t> hot_groups;    // by hot input, as hot_ has them
+  std::vector<int8_t> small_by_group;  // the steps of up to four channels
+  std::vector<uint32_t> words_by_group;
+  std::vector<float> steps_by_group;  // the steps of one channel
+  std::vector<float> values;          // of codes, as the kernel reads them
+  std::vector<float> steps_of_codes;  // in one channel
+  std::vector<uint64_t> run_ends;     // of consecutive input channels with the same group
+  std::vector<uint64_t> run_groups;   // which that is
+  uint64_t run_inputs = 0;            // how many each run has; 0: some have other numbers
+  std::vector<float> run_scales;      // in one channel
+  std::vector<float> weights;         // of one run
+  std::vector<uint64_t> hot_groups;   // by hot input, as hot_ has them
   // Of the hot inputs of all rows, in one channel.
   std::vector<float> hot_steps;
   std::vector<float> hot_scales;
@@ -82,8 +85,14 @@ class ChannelTruth {
   const DigestFactors& FactorsOf(const ChannelPanelTruth& panel) const {
     return panel.by_group.empty() ? factors_ : panel.factors_by_group;
   }
-  uint32_t Digest(std::span<const float> steps, std::span<const float> scales,
+  uint32_t DigestOf(uint64_t channel, std::span<const float> scales,
+                    ChannelPanelTruth& panel) const;
+  // `as_normal`: steps are what the kernel reads them as already.
+  uint32_t Digest(std::span<const float> steps, std::span<const float> scales, bool as_normal,
                   ChannelPanelTruth& panel) const;
+  uint32_t DigestCodes(std::span<const int8_t> codes, std::span<const float> scales,
+                       ChannelPanelTruth& panel) const;
+  // In the order of the runs.
   uint32_t DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
                        ChannelPanelTruth& panel) const;
   bool TakesSmall() const;

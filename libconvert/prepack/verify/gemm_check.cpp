@@ -161,11 +161,11 @@ uint64_t ChannelsAtATime(const PackedModule& packed, const ProductCut& cut, cons
   return most;
 }
 
-// What every output channel is checked with: a piece of decoded weights, and where a digest
-// differs, a strip of weights three times.
+// What every output channel is checked with: a piece of decoded weights, with the words and codes
+// that they are made of, and where a digest differs, a strip of weights three times.
 uint64_t MemoryOfChannelCheck(const Pass& pass) {
   const uint64_t channels = std::max<uint64_t>(kModelUnit, kChannelWeights / pass.inputs);
-  return kPieceBytes + 2 * kPieceUnit * pass.inputs * sizeof(float) +
+  return 3 * kPieceBytes + 2 * kPieceUnit * pass.inputs * sizeof(float) +
          kStripChannels * pass.inputs * (2 * sizeof(double) + sizeof(float)) +
          channels * pass.groups * (sizeof(double) + 2 * sizeof(float)) +
          kMaxHotRows * channels * (sizeof(double) + sizeof(float)) +

@@ -12,6 +12,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/verify/byte_places.h"
 #include "prepack/verify/second/decoder.h"
 #include "prepack/verify/second/fields.h"
 #include "prepack/verify/second/tensors.h"
@@ -51,34 +52,7 @@ constexpr uint64_t kOfWord = 8;
 // So many words of an input channel, a line of the cache, are split together.
 constexpr uint64_t kWordColumns = 16;
 // Of so many input channels, the codes of one output channel are in a register.
-constexpr uint64_t kInputs = 16;
-using Bytes [[gnu::vector_size(kInputs)]] = uint8_t;
-
-Bytes LoadBytes(const uint32_t* words) {
-  Bytes bytes;
-  std::memcpy(&bytes, words, sizeof bytes);
-  return bytes;
-}
-
-// Every other byte of two registers, the first ones or the second ones.
-Bytes EvenBytes(Bytes a, Bytes b) {
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-}
-Bytes OddBytes(Bytes a, Bytes b) {
-  return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-}
-
-// Bytes of 16 words by their place in the word, the lowest first.
-std::array<Bytes, 4> BytesOfWords(const uint32_t* words) {
-  const std::array four = {LoadBytes(words), LoadBytes(words + 4), LoadBytes(words + 8),
-                           LoadBytes(words + 12)};
-  const Bytes even = EvenBytes(four[0], four[1]);
-  const Bytes more_even = EvenBytes(four[2], four[3]);
-  const Bytes odd = OddBytes(four[0], four[1]);
-  const Bytes more_odd = OddBytes(four[2], four[3]);
-  return {EvenBytes(even, more_even), EvenBytes(odd, more_odd), OddBytes(even, more_even),
-          OddBytes(odd, more_odd)};
-}
+constexpr uint64_t kInputs = sizeof(Bytes);
 
 // Codes of 16 input channels: lines [8, stride] in the order of the nibbles of a word. Flipped:
 // where codes are two's complement, 8.

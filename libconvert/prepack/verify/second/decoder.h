@@ -22,6 +22,9 @@ namespace prepack {
 // every format.
 inline constexpr uint64_t kSecondInputsUnit = 64;
 
+// A byte holds so many.
+inline constexpr size_t kSecondCodes = 256;
+
 // Weights of output channels [n0, n0 + rows), W[n, k] = step · scale, with k in the order of the
 // checkpoint whatever order the groups are in. The two are apart because kernels round the scale.
 struct DecodedRows {
@@ -32,7 +35,7 @@ struct DecodedRows {
   // Whoever decodes into this also takes steps as bytes, if they fit.
   bool takes_small = false;
   // Whoever decodes into this also takes codes of another kind as bytes: small[i] stands for
-  // values[byte], of 256 which are no NaN where they are used.
+  // values[byte], of kSecondCodes, which are no NaN where they are used.
   bool takes_codes = false;
   const float* values = nullptr;  // null: for itself
   // What decoders read into; memory that is used again.
@@ -173,8 +176,8 @@ Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRow
 // AutoRound, in the tensors of GPTQ or AWQ.
 Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 
-// The second path for GPTQ's tensors, which AutoRound stores, too: bit by bit, straight from the
-// formula
+// The second path for GPTQ's tensors, which AutoRound stores, too: words, and not bytes, straight
+// from the formula
 //
 //     code[n, k] = bits [b·k, b·k + b) of the words qweight[…, n],  b = 32 · rows of qweight / K
 //     z[g, n]    = bits [b·n, b·n + b) of the words qzeros[g, …], + 1 where z − 1 is stored;

@@ -256,7 +256,7 @@ void SecondSteps::PutFields(uint64_t row, const uint8_t* bytes) {
   });
 }
 
-void PutSecondCodes(std::span<const uint8_t> codes, const std::array<float, 256>& values,
+void PutSecondCodes(std::span<const uint8_t> codes, const std::array<float, kSecondCodes>& values,
                     bool takes_codes, DecodedRows& out) {
   out.Resize(codes.size(), takes_codes);
   if (takes_codes) {
@@ -268,8 +268,8 @@ void PutSecondCodes(std::span<const uint8_t> codes, const std::array<float, 256>
 }
 
 void PutSecondFp8(std::span<const uint8_t> codes, bool takes_codes, DecodedRows& out) {
-  static const std::array<float, 256> values = [] {
-    std::array<float, 256> all{};
+  static const std::array<float, kSecondCodes> values = [] {
+    std::array<float, kSecondCodes> all{};
     for (size_t byte = 0; byte < all.size(); ++byte) {
       all[byte] = F8E4M3ToF32(static_cast<uint8_t>(byte));
     }

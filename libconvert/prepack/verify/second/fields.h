@@ -97,7 +97,7 @@ class SecondSteps {
 
 // Steps that bytes [rows, K] stand for, by the list of all. None of them may be NaN if codes are
 // taken.
-void PutSecondCodes(std::span<const uint8_t> codes, const std::array<float, 256>& values,
+void PutSecondCodes(std::span<const uint8_t> codes, const std::array<float, kSecondCodes>& values,
                     bool takes_codes, DecodedRows& out);
 // The same of bytes of FP8, any of them.
 void PutSecondFp8(std::span<const uint8_t> codes, bool takes_codes, DecodedRows& out);

@@ -89,9 +89,9 @@ float ComputeFp4(unsigned bits) {
 }
 
 // All of them, by their bits.
-const std::array<float, 256>& Fp4Numbers() {
-  static const std::array<float, 256> numbers = [] {
-    std::array<float, 256> all{};
+const std::array<float, kSecondCodes>& Fp4Numbers() {
+  static const std::array<float, kSecondCodes> numbers = [] {
+    std::array<float, kSecondCodes> all{};
     for (unsigned bits = 0; bits < 16; ++bits) all[bits] = ComputeFp4(bits);
     return all;
   }();

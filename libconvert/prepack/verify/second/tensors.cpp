@@ -1,5 +1,5 @@
-// Tensors for the second decoders: bytes become floats or integers one by one, slowly and plainly,
-// because this code is the reference for the fast one.
+// Tensors for the second decoders: bytes become floats or integers plainly, because this code is
+// the reference for the fast one.
 
 #include "prepack/verify/second/tensors.h"
 

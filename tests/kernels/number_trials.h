@@ -178,16 +178,6 @@ inline NibbleScales ScalesOfTrial(const uint8_t* in, const TrialShape& shape) {
   return scales;
 }
 
-inline Trial split_fields(const TrialShape& shape) {
-  const uint32_t bits = shape.option % 2 == 0 ? 4 : 8;
-  const size_t words = shape.cols;
-  return {.in_bytes = words * 4,
-          .out_bytes = words * (32 / bits) * sizeof(float),
-          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
-            kernels.split_fields(As<uint32_t>(in), words, bits, 1 << (bits - 1), As<float>(out));
-          }};
-}
-
 inline Trial digest_scaled(const TrialShape& shape) {
   const size_t count = shape.cols;
   const auto rounding = static_cast<Bf16Rounding>(shape.option % 4);

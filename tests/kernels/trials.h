@@ -378,7 +378,6 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"add_float_products", "products of floats", {.rows = 64, .cols = 512}},
     {"add_pair_products", "products of pairs", {.rows = 64, .cols = 512}},
     {"fuse_products", "fused products", {.cols = 16384}},
-    {"split_fields", "fields of words", {.cols = 16384}},
     {"digest_scaled", "digests of scaled steps", {.cols = 16384, .option = 1}},
     {"digest_steps", "digests of steps", {.cols = 16384}},
     {"add_strip_digests", "digests of strips", {.cols = 2048}},

@@ -19,22 +19,6 @@
 namespace prepack::testing {
 namespace {
 
-TEST_CASE("fields of words become numbers, the lowest first") {
-  const std::vector<uint32_t> words = {0x76543210, 0xFEDCBA98, 0x80FF017F};
-  for (const Isa isa : SupportedIsas()) {
-    std::vector<float> out(24);
-    KernelsFor(isa).split_fields(words.data(), 3, 4, 8, out.data());
-    for (size_t i = 0; i < 16; ++i) CHECK(out[i] == static_cast<float>(i) - 8);
-    CHECK(out[16] == 7);
-    CHECK(out[23] == 0);
-    KernelsFor(isa).split_fields(words.data(), 3, 8, 0, out.data());
-    CHECK(out[0] == 0x10);
-    CHECK(out[7] == 0xFE);
-    CHECK(out[8] == 0x7F);
-    CHECK(out[11] == 0x80);
-  }
-}
-
 uint32_t ExpectedDigest(std::span<const float> weights, std::span<const uint32_t> factors) {
   uint32_t digest = 0;
   for (size_t i = 0; i < weights.size(); ++i) {

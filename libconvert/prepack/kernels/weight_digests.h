@@ -1,8 +1,8 @@
 #ifndef PREPACK_KERNELS_WEIGHT_DIGESTS_H_
 #define PREPACK_KERNELS_WEIGHT_DIGESTS_H_
 
-// What verify does to every weight of the source: words of codes become numbers, and these a digest
-// that is compared with that of the weights that a kernel reads. A digest is
+// What verify does to every weight of the source: its steps become a digest that is compared with
+// that of the weights that a kernel reads. A digest is
 //
 //     Σ bits(w[k]) · factors[k]   mod 2^32
 //
@@ -15,10 +15,6 @@
 #include "prepack/kernels/strip_products.h"
 
 namespace prepack {
-
-// Fields of 4 or 8 bits of 32-bit words, the lowest first, less `offset`: out[32 / bits · count].
-using SplitFieldsFn = void(const uint32_t* words, size_t count, uint32_t bits, int32_t offset,
-                           float* out);
 
 enum class Bf16Rounding : uint8_t {
   kNone,

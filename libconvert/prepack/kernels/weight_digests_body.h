@@ -7,15 +7,6 @@ namespace prepack::PREPACK_LEVEL {
 
 #ifdef PREPACK_SCALAR
 
-void SplitFields(const uint32_t* words, size_t count, uint32_t bits, int32_t offset, float* out) {
-  const uint32_t mask = (1U << bits) - 1;
-  for (size_t i = 0; i < count; ++i) {
-    for (uint32_t shift = 0; shift < 32; shift += bits) {
-      *out++ = static_cast<float>(static_cast<int32_t>(words[i] >> shift & mask) - offset);
-    }
-  }
-}
-
 uint32_t DigestScaled(const float* steps, size_t count, float scale, Bf16Rounding rounding,
                       const uint32_t* factors) {
   uint32_t digest = 0;
@@ -61,23 +52,6 @@ uint32_t DigestAll(const float* steps, size_t count, float scale, const uint32_t
 }
 
 }  // namespace
-
-#ifndef PREPACK_AVX512  // which is no faster
-
-void SplitFields(const uint32_t* words, size_t count, uint32_t bits, int32_t offset, float* out) {
-  const Vector less = Numbers32(static_cast<uint32_t>(offset));
-  size_t i = 0;
-  for (; bits == 4 && i < count; ++i, out += 8) {
-    StoreFloats(out, ToFloats(Sub32(SplitWords(words + i), less)));
-  }
-  for (; bits == 8 && i + 2 <= count; i += 2, out += 8) {
-    const Vector fields = And(WidenEightSigned(words + i), Numbers32(255));
-    StoreFloats(out, ToFloats(Sub32(fields, less)));
-  }
-  if (i < count) Below().split_fields(words + i, count - i, bits, offset, out);
-}
-
-#endif
 
 uint32_t DigestScaled(const float* steps, size_t count, float scale, Bf16Rounding rounding,
                       const uint32_t* factors) {

@@ -104,7 +104,7 @@ TEST_CASE("memory does not grow with the number of layers") {
 TEST_CASE("a longer module takes no more allocations") {
   // Lists of what is known of the module, which grow by doubling, and windows that its file is
   // mapped by.
-  constexpr uint64_t kFew = 8;
+  constexpr uint64_t kFew = 16;
   size_t converted = 0;
   for (const SampleFormat& format : SampleFormats()) {
     const TempFolder shorter;

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -120,20 +121,22 @@ Names AllNames(const Checkpoint& checkpoint, std::span<const ModuleTensors> modu
     return before.starts_with(name) && (before.size() == name.size() || before[name.size()] == '.');
   };
   for (const ModuleTensors& module : modules) {
-    names.push_back(module.name);
     const std::string_view parent = module.name.substr(0, module.name.rfind('.'));
+    const auto first = static_cast<std::ptrdiff_t>(names.size());
     for (std::string_view name = parent; !is_there(name);) {
       names.push_back(name);
       if (name.find('.') == std::string_view::npos) break;
       name = name.substr(0, name.rfind('.'));
     }
+    std::reverse(names.begin() + first, names.end());
+    names.push_back(module.name);
     before = parent;
   }
   // Entries for an output head that is tied to the embedding are right, though it is not stored.
   const Result<std::optional<bool>> tied =
       OptionalBool(checkpoint.config(), "tie_word_embeddings", "config.json");
   if (tied.ok() && tied->value_or(false)) names.emplace_back("lm_head");
-  std::ranges::sort(names);
+  if (!std::ranges::is_sorted(names)) std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }

@@ -5,14 +5,15 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kRows = 4;
+constexpr uint64_t kPlacedRows = 4;
 constexpr uint64_t kBytes = sizeof(Bytes);
 
 // Where each of four rows begins; of rows that there are not, the last one.
 template <typename T>
-std::array<T*, kRows> BeginsOf(T* first, uint64_t rows, uint64_t count) {
-  std::array<T*, kRows> begins{};
-  for (uint64_t row = 0; row < kRows; ++row) begins[row] = first + std::min(row, rows - 1) * count;
+std::array<T*, kPlacedRows> BeginsOf(T* first, uint64_t rows, uint64_t count) {
+  std::array<T*, kPlacedRows> begins{};
+  for (uint64_t row = 0; row < kPlacedRows; ++row)
+    begins[row] = first + std::min(row, rows - 1) * count;
   return begins;
 }
 
@@ -30,7 +31,7 @@ void SortBytes(const int8_t* from, uint64_t rows, const uint32_t* places, uint64
         &words[i]);
   }
   for (uint64_t i = whole; i < count; ++i) {
-    for (uint64_t row = kRows; row-- > 0;)
+    for (uint64_t row = kPlacedRows; row-- > 0;)
       words[i] = words[i] << 8 | static_cast<uint8_t>(in[row][i]);
   }
   const auto out = BeginsOf(sorted.data(), rows, count);

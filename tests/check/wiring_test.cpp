@@ -247,6 +247,13 @@ TEST_CASE("every head of values is looked at") {
         std::string::npos);
 }
 
+void ExchangeGateAndUp(TestCheckpoint& checkpoint, const std::string& parent) {
+  for (const char* part : {".weight_packed", ".weight_scale"}) {
+    std::swap(checkpoint.At(parent + "gate_proj" + part).bytes,
+              checkpoint.At(parent + "up_proj" + part).bytes);
+  }
+}
+
 TEST_CASE("a checkpoint is judged block by block") {
   RequireSound(RunCheck(MlpExample(4, -1)));
   RequireSound(RunCheck(MlpExample(1, 0)));  // no other layer tells
@@ -254,12 +261,24 @@ TEST_CASE("a checkpoint is judged block by block") {
               "model.layers.2.mlp.gate_proj: its neurons are not those of",
               CheckVerdict::kWarnings);
   TestCheckpoint exchanged = MlpExample(1, -1);
-  for (const char* part : {".weight_packed", ".weight_scale"}) {
-    std::swap(exchanged.At(std::string("model.layers.0.mlp.gate_proj") + part).bytes,
-              exchanged.At(std::string("model.layers.0.mlp.up_proj") + part).bytes);
-  }
+  ExchangeGateAndUp(exchanged, "model.layers.0.mlp.");
   RequireOnly(RunCheck(exchanged), "modules-exchanged", "gate_proj: it is really the up_proj",
               CheckVerdict::kWarnings);
+}
+
+TEST_CASE("a block is judged whose names lie between those of another one") {
+  const std::string outer = "model.layers.0.mlp.";
+  const std::string inner = outer + "extra.";  // after down_proj, before gate_proj
+  for (const std::string& parent : {outer, inner}) {
+    TestCheckpoint checkpoint = MlpExample(1, -1);
+    const Mlp mlp(7);
+    AddQuantized(checkpoint, inner + "gate_proj", kHidden, mlp.gate);
+    AddQuantized(checkpoint, inner + "up_proj", kHidden, mlp.up);
+    AddQuantized(checkpoint, inner + "down_proj", kNeurons, Transposed(mlp.down));
+    ExchangeGateAndUp(checkpoint, parent);
+    RequireOnly(RunCheck(checkpoint), "modules-exchanged",
+                parent + "gate_proj: it is really the up_proj", CheckVerdict::kWarnings);
+  }
 }
 
 }  // namespace

@@ -409,6 +409,7 @@ WiredBlocks::WiredBlocks(const Checkpoint& checkpoint, const QuantizedModel& mod
     const auto o = below.Find("o_proj");
     if (v && o) AddAttention(LanguageConfig(checkpoint.config()), *v, *o);
   }
+  std::ranges::sort(blocks_of_);  // names of one block may lie between those of another
 }
 
 void WiredBlocks::AddMlp(size_t gate, size_t up, size_t down, uint64_t up_row) {

@@ -12,8 +12,9 @@ constexpr uint64_t kBytes = sizeof(Bytes);
 template <typename T>
 std::array<T*, kPlacedRows> BeginsOf(T* first, uint64_t rows, uint64_t count) {
   std::array<T*, kPlacedRows> begins{};
-  for (uint64_t row = 0; row < kPlacedRows; ++row)
+  for (uint64_t row = 0; row < kPlacedRows; ++row) {
     begins[row] = first + std::min(row, rows - 1) * count;
+  }
   return begins;
 }
 
@@ -31,8 +32,9 @@ void SortBytes(const int8_t* from, uint64_t rows, const uint32_t* places, uint64
         &words[i]);
   }
   for (uint64_t i = whole; i < count; ++i) {
-    for (uint64_t row = kPlacedRows; row-- > 0;)
+    for (uint64_t row = kPlacedRows; row-- > 0;) {
       words[i] = words[i] << 8 | static_cast<uint8_t>(in[row][i]);
+    }
   }
   const auto out = BeginsOf(sorted.data(), rows, count);
   const uint32_t* looked_up = words.data();

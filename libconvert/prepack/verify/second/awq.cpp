@@ -81,7 +81,7 @@ struct WordColumns {
 
 void WordColumns::Split(const uint32_t* words, uint8_t flip, std::vector<uint8_t>& codes) const {
   codes.resize(kOfWord * columns * code_stride());
-  std::vector<uint32_t> turned(kWordColumns * kInputs);
+  std::array<uint32_t, kWordColumns * kInputs> turned{};
   for (uint64_t first = 0; first < inputs; first += kInputs, words += kInputs * stride) {
     TurnSecondWords(words, std::min(kInputs, inputs - first), columns, stride, kInputs,
                     turned.data());

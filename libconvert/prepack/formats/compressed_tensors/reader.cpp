@@ -143,8 +143,9 @@ Names AllNames(const Checkpoint& checkpoint, std::span<const ModuleTensors> modu
 
 // Whether an entry means any of the names.
 Result<bool> MatchesAny(const ConfigPattern& entry, const Names& names) {
-  if (entry.kind() == ConfigPattern::Kind::kName)
+  if (entry.kind() == ConfigPattern::Kind::kName) {
     return std::ranges::binary_search(names, std::string_view(entry.text()));
+  }
   for (const std::string_view name : names) {
     if (!CheckModuleName(name).ok()) continue;
     Result<bool> matches = entry.MatchesName(name);

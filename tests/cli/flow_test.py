@@ -308,9 +308,10 @@ class Fetch(FlowTest):
             for kill in range(12):
                 # The n-th fetch of this run ends it, or a moment after.
                 count, delay = self.scratch / "count", 0.03 * (kill % 4)
-                before = f"echo >> {count}; test $(wc -l < {count}) -ge {1 + kill // 4} && (sleep {delay}; kill -{int(number)} $PPID)"
+                before = (f"echo >> {count}; if test $(wc -l < {count}) -ge {1 + kill // 4}; "
+                          f"then {harness.end_the_tool(number, delay)}; fi")
                 done = self.run_tool("convert", self.source, "-o", self.out, "-t", "vllm-cpu", *options,
-                                     "--fetch", self.fetch(before + "; true"))
+                                     "--fetch", self.fetch(before))
                 self.assertIn(done.returncode, (0, 143, -9, -15), done.stderr)
                 count.unlink(missing_ok=True)
                 # Each shard is here, or its headers are.
@@ -331,7 +332,7 @@ class Fetch(FlowTest):
     def kill_half_way(self, *options, target="vllm-cpu"):
         """A run that is killed when it asks for the fourth shard; two have been consumed by then."""
         leave_headers(self.model, self.source)
-        kill = f"touch {self.log}; test $(wc -l < {self.log}) -lt 3 || kill -9 $PPID"
+        kill = f"touch {self.log}; test $(wc -l < {self.log}) -lt 3 || {{ {harness.end_the_tool(signal.SIGKILL)}; }}"
         self.convert("--consume", "--ahead", 0, *options, "--fetch", self.fetch(kill), target=target, code=-9)
         self.log.unlink()
 

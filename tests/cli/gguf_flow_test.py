@@ -264,10 +264,10 @@ class Killed(GgufFlowTest):
             for kill in range(16):
                 # The n-th fetch of this run ends it, or a moment after.
                 count, delay = self.scratch / "count", 0.02 * (kill % 4)
-                before = (f"echo >> {count}; test $(wc -l < {count}) -ge {1 + kill // 4} && "
-                          f"(sleep {delay}; kill -{int(number)} $PPID)")
+                before = (f"echo >> {count}; if test $(wc -l < {count}) -ge {1 + kill // 4}; "
+                          f"then {harness.end_the_tool(number, delay)}; fi")
                 given = self.options("ct-int8-moe", "-o", self.output, "--fallback", "dequantize", "--consume", "--resume",
-                                     "--ahead", ahead, "--jobs", 2, "--fetch", self.fetch(before + "; true"))
+                                     "--ahead", ahead, "--jobs", 2, "--fetch", self.fetch(before))
                 done = self.run_tool("convert", self.source, *given[1:])
                 self.assertIn(done.returncode, (0, 143, -9, -15), done.stderr)
                 count.unlink(missing_ok=True)
@@ -291,7 +291,7 @@ class Killed(GgufFlowTest):
         self.remove_output()
         for shard in self.shards_here():
             (self.source / shard).unlink()
-        kill = f"touch {self.log}; test $(wc -l < {self.log}) -lt 3 || kill -9 $PPID"
+        kill = f"touch {self.log}; test $(wc -l < {self.log}) -lt 3 || {{ {harness.end_the_tool(signal.SIGKILL)}; }}"
         self.convert("--consume", "--resume", "--ahead", 0, *options, "--fetch", self.fetch(kill), code=-9)
         self.log.unlink()
 

@@ -106,7 +106,7 @@ Status SourceFlow::LockSource() {
   }
   if (folder_fd_ < 0)
     return SystemError(checkpoint_.path().string(), "cannot open it", -folder_fd_);
-  if (posix::TryLock(folder_fd_) != -EWOULDBLOCK) return {};
+  if (posix::LockSoon(folder_fd_) != -EWOULDBLOCK) return {};
   return Usage(checkpoint_.path().string(), "another prepack fetches or removes its shards")
       .Hint("Wait until it is done, or give each run a folder of headers of its own");
 }

@@ -36,7 +36,7 @@ Result<int> AcquireLock(const fs::path& lock_path, const fs::path& output) {
     const bool is_new = fd >= 0;
     if (fd == -EEXIST) fd = posix::Open(lock_path, kFlags, 0666);
     if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
-    const int result = posix::TryLock(fd);
+    const int result = posix::LockSoon(fd);
     const Result<bool> taken =
         result >= 0 ? IsSameFile(fd, lock_path)
                     : SystemError(lock_path.string(), "cannot lock the output", -result);

@@ -10,7 +10,9 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 
 namespace prepack::posix {
 namespace {
@@ -131,8 +133,15 @@ int SyncAll(int fd) {
   return Tell(Run(Call::kSync, [&] { return ::fsync(fd); }), {.call = Call::kSync, .fd = fd});
 }
 
-int TryLock(int fd) {
-  return Run(Call::kLock, [&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
+int LockSoon(int fd) {
+  constexpr int kLooks = 50;
+  constexpr auto kLookEvery = std::chrono::milliseconds(20);
+  int result = -EWOULDBLOCK;
+  for (int look = 0; look < kLooks && result == -EWOULDBLOCK; ++look) {
+    if (look > 0) std::this_thread::sleep_for(kLookEvery);
+    result = Run(Call::kLock, [&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
+  }
+  return result;
 }
 
 int MakeFolder(const std::filesystem::path& path) {

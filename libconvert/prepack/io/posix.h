@@ -82,8 +82,10 @@ int StartWriteback(int fd);
 int CloseCopy(int fd);
 // Everything; for folders.
 int SyncAll(int fd);
-// An exclusive flock; -EWOULDBLOCK when another process, or another open file of this one, has it.
-int TryLock(int fd);
+// An exclusive flock; -EWOULDBLOCK when another process, or another open file of this one, has it
+// for a second. One that was just killed may have it a moment longer, in a child that has not yet
+// become its program.
+int LockSoon(int fd);
 // With the permissions that the umask leaves of 0777.
 int MakeFolder(const std::filesystem::path& path);
 // Fails with -EEXIST when `to` exists. -EINVAL or -ENOSYS: this file system cannot promise that.

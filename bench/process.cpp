@@ -141,6 +141,12 @@ Cost Run(const std::vector<std::string>& command) {
   return ended.cost;
 }
 
+Cost RunWithFindings(const std::vector<std::string>& command) {
+  const Ended ended = RunToEnd(command, Errors::kShown);
+  if (ended.code > 1) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
+  return ended.cost;
+}
+
 std::optional<Cost> RunIfSupported(const std::vector<std::string>& command) {
   constexpr int kUnsupported = 5;
   const Ended ended = RunToEnd(command, Errors::kHidden);

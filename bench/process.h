@@ -36,6 +36,8 @@ struct Cost {
 // `resident` is never less than what this program has in memory, which Linux counts for its
 // children: leave what needs much memory to programs of their own.
 Cost Run(const std::vector<std::string>& command);
+// The same, but prepack may say that it found something (1).
+Cost RunWithFindings(const std::vector<std::string>& command);
 // The same, but prepack may say that what it is asked for is not supported (5): nothing.
 std::optional<Cost> RunIfSupported(const std::vector<std::string>& command);
 

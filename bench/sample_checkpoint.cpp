@@ -207,9 +207,10 @@ Status WriteCheckpoint(const std::filesystem::path& folder, const SampleCheckpoi
 }
 
 Status WriteSample(const std::filesystem::path& folder, const SampleFormat& format, uint64_t n,
-                   uint64_t k, uint64_t modules) {
+                   uint64_t k, uint64_t modules, uint64_t seed) {
   SampleCheckpoint checkpoint;
   checkpoint.format = format;
+  checkpoint.seed = seed;
   for (uint64_t layer = 0; layer < modules; ++layer) {
     checkpoint.modules.push_back({fmt::format("model.layers.{}.mlp.down_proj", layer), n, k});
   }

@@ -52,7 +52,7 @@ Status WriteCheckpoint(const std::filesystem::path& folder, const SampleCheckpoi
 
 // One file with `modules` modules [n, k].
 Status WriteSample(const std::filesystem::path& folder, const SampleFormat& format, uint64_t n,
-                   uint64_t k, uint64_t modules);
+                   uint64_t k, uint64_t modules, uint64_t seed = 1);
 
 }  // namespace prepack::bench
 

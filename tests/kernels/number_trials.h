@@ -158,6 +158,27 @@ inline Trial add_figures(const TrialShape& shape) {
               }};
 }
 
+// What each side holds one of: equal numbers, and others.
+inline Trial add_differences(const TrialShape& shape) {
+  const size_t count = shape.rows * kDifferenceLanes;
+  const DifferenceBounds bounds{.tolerance = 0x1p-8,
+                                .relative = static_cast<double>(shape.option % 4) / 2};
+  return {.in_bytes = 2 * count * sizeof(float),
+          .out_bytes = sizeof(DifferenceLanes),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                DifferenceLanes lanes;
+                kernels.add_differences(As<float>(in), As<float>(in) + count, shape.rows, bounds,
+                                        lanes);
+                std::memcpy(out, &lanes, sizeof(lanes));
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                MakeFloats(in, 2 * count);
+                for (size_t i = 0; i < count; i += 3) As<float>(in)[count + i] = As<float>(in)[i];
+              }};
+}
+
 inline Trial fuse_products(const TrialShape& shape) {
   const size_t count = shape.cols;
   return {.in_bytes = 2 * count * sizeof(float),

@@ -375,6 +375,7 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"rows_to_columns", "nibbles, 64 rows, kernel", {.cols = 4096}},
     {"columns_to_rows", "nibbles, 64 rows, kernel, back", {.cols = 4096}},
     {"add_figures", "sums of figures", {.rows = 4096}},
+    {"add_differences", "sums of differences", {.rows = 4096}},
     {"add_float_products", "products of floats", {.rows = 64, .cols = 512}},
     {"add_pair_products", "products of pairs", {.rows = 64, .cols = 512}},
     {"fuse_products", "fused products", {.cols = 16384}},

@@ -2,13 +2,9 @@
 // floats alone would call modules different that only hold the same numbers in another container.
 
 #include "prepack/diff/module_diff.h"
-#include "prepack/base/decibel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
-#include <tuple>
 #include <utility>
 
 #include "prepack/base/status.h"
@@ -84,92 +80,40 @@ Result<std::vector<uint32_t>> GroupsOfInputs(const QuantizedLinear& linear) {
   PREPACK_TRY_ASSIGN(const SharedOrder read, linear.KOrder());
   const InputOrder& order = *read;
   std::vector<uint32_t> groups(linear.k());
-  for (uint64_t j = 0; j < groups.size(); ++j) {
-    groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(j / linear.scheme().group_size);
+  const uint64_t size = linear.scheme().group_size;
+  for (uint64_t first = 0; first < groups.size(); first += size) {
+    for (uint64_t j = first; j < std::min(first + size, linear.k()); ++j) {
+      groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(first / size);
+    }
   }
   return groups;
 }
 
-bool SameBits(float a, float b) {
-  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-}
+// Input channels in a row that have one group on either side.
+struct GroupRun {
+  uint64_t inputs = 0;
+  uint32_t a = 0;
+  uint32_t b = 0;
+};
 
-// |a − b|; NaN counts as infinitely far away.
-double Distance(const WorstElement& element) {
-  const double distance =
-      std::abs(static_cast<double>(element.a.value) - static_cast<double>(element.b.value));
-  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
-}
-
-bool IsWorse(const WorstElement& left, const WorstElement& right) {
-  return std::tuple(-Distance(left), left.n, left.k) <
-         std::tuple(-Distance(right), right.n, right.k);
-}
-
-void KeepIfWorst(const WorstElement& element, std::vector<WorstElement>& worst) {
-  if (worst.size() == kWorstElements && !IsWorse(element, worst.back())) return;
-  worst.insert(std::ranges::upper_bound(worst, element, IsWorse), element);
-  if (worst.size() > kWorstElements) worst.pop_back();
+std::vector<GroupRun> RunsOf(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+  std::vector<GroupRun> runs;
+  for (uint64_t k = 0; k < a.size(); ++k) {
+    if (runs.empty() || runs.back().a != a[k] || runs.back().b != b[k]) {
+      runs.push_back({.a = a[k], .b = b[k]});
+    }
+    ++runs.back().inputs;
+  }
+  return runs;
 }
 
 }  // namespace
-
-std::string_view DiffVerdictName(DiffVerdict verdict) {
-  switch (verdict) {
-    case DiffVerdict::kIdentical:
-      return "identical";
-    case DiffVerdict::kEqual:
-      return "equal";
-    case DiffVerdict::kDifferent:
-      return "different";
-    case DiffVerdict::kShapeDiffers:
-      return "shape differs";
-    case DiffVerdict::kOnlyInA:
-      return "only in A";
-    case DiffVerdict::kOnlyInB:
-      return "only in B";
-    case DiffVerdict::kNotCompared:
-      return "not compared";
-  }
-  return "";
-}
-
-bool IsSame(DiffVerdict verdict) {
-  return verdict == DiffVerdict::kIdentical || verdict == DiffVerdict::kEqual ||
-         verdict == DiffVerdict::kNotCompared;
-}
-
-Tone ToneOf(DiffVerdict verdict) {
-  if (verdict == DiffVerdict::kNotCompared) return Tone::kUnsure;
-  return IsSame(verdict) ? Tone::kGood : Tone::kBad;
-}
-
-void WeightDifferences::Merge(const WeightDifferences& other) {
-  elements += other.elements;
-  unequal += other.unequal;
-  beyond += other.beyond;
-  scales += other.scales;
-  max_absolute = std::max(max_absolute, other.max_absolute);
-  max_relative = std::max(max_relative, other.max_relative);
-  signal += other.signal;
-  noise += other.noise;
-  for (const WorstElement& element : other.worst) KeepIfWorst(element, worst);
-}
-
-DiffVerdict WeightDifferences::Verdict() const {
-  if (beyond != 0) return DiffVerdict::kDifferent;
-  return unequal == 0 && scales == 0 ? DiffVerdict::kIdentical : DiffVerdict::kEqual;
-}
-
-std::optional<double> WeightDifferences::SqnrDb() const {
-  return Decibel(signal, noise);
-}
 
 ModuleComparison::ModuleComparison(Weights a, Weights b)
     : a_(a), b_(b), tolerance_(std::max(a.Rounding(), b.Rounding()) + kProductRounding) {}
 
 uint64_t ModuleComparison::MemoryOf(uint64_t rows) const {
-  uint64_t bytes = 0;
+  uint64_t bytes = a_.k() * sizeof(GroupRun);
   for (const Weights* side : {&a_, &b_}) {
     // A row of the floats in the order of the codes, and the group of each input channel.
     bytes += (rows + 1) * side->k() * sizeof(float) + side->k() * sizeof(uint32_t);
@@ -187,26 +131,7 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
   Status status = a_.Read(n0, rows, buffers.reading, buffers.a);
   if (status.ok()) status = b_.Read(n0, rows, buffers.reading, buffers.b);
   if (!status.ok()) return status;
-  differences.elements += rows * k;
-  for (uint64_t i = 0; i < rows * k; ++i) {
-    const double a = buffers.a[i];
-    const double b = buffers.b[i];
-    differences.signal += a * a;
-    // Zeros of either sign count as equal, because the sign comes from the scale.
-    if (SameBits(buffers.a[i], buffers.b[i]) || a == b) continue;
-    const WorstElement element{.n = n0 + i / k,
-                               .k = i % k,
-                               .a = {.value = buffers.a[i], .stored = {}},
-                               .b = {.value = buffers.b[i], .stored = {}}};
-    const double distance = Distance(element);
-    const double larger = std::max(std::abs(a), std::abs(b));
-    ++differences.unequal;
-    if (!(distance <= tolerance_ * larger)) ++differences.beyond;
-    differences.max_absolute = std::max(differences.max_absolute, distance);
-    differences.max_relative = std::max(differences.max_relative, distance / larger);
-    differences.noise += distance * distance;
-    KeepIfWorst(element, differences.worst);
-  }
+  differences.Add(buffers.a, buffers.b, n0 * k, k, tolerance_);
   if (a_.linear() == nullptr || b_.linear() == nullptr) return {};
   return CompareScales(n0, rows, buffers, differences);
 }
@@ -216,6 +141,7 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
                                        WeightDifferences& differences) const {
   PREPACK_TRY_ASSIGN(const std::vector<uint32_t> inputs_a, GroupsOfInputs(*a_.linear()));
   PREPACK_TRY_ASSIGN(const std::vector<uint32_t> inputs_b, GroupsOfInputs(*b_.linear()));
+  const std::vector<GroupRun> runs = RunsOf(inputs_a, inputs_b);
   const uint64_t groups_a = a_.linear()->groups();
   const uint64_t groups_b = b_.linear()->groups();
   buffers.scales_a.resize(rows * groups_a);
@@ -226,8 +152,8 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
   for (uint64_t row = 0; row < rows; ++row) {
     const float* a = buffers.scales_a.data() + row * groups_a;
     const float* b = buffers.scales_b.data() + row * groups_b;
-    for (uint64_t k = 0; k < inputs_a.size(); ++k) {
-      if (!SameBits(a[inputs_a[k]], b[inputs_b[k]])) ++differences.scales;
+    for (const GroupRun& run : runs) {
+      if (!SameBits(a[run.a], b[run.b])) differences.scales += run.inputs;
     }
   }
   return {};

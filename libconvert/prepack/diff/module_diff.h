@@ -11,18 +11,10 @@
 #include <vector>
 
 #include "prepack/container/checkpoint.h"
+#include "prepack/diff/weight_differences.h"
 #include "prepack/model/dequantized_linear.h"
-#include "prepack/report/page.h"
 
 namespace prepack {
-
-// A weight in its stored terms.
-struct StoredWeight {
-  int code = 0;  // the number that an integer code is; the bits of an FP8 one
-  uint8_t zero_point = 0;
-  float scale = 0;
-  int step = 0;  // code − zero point; 0 for FP8
-};
 
 // Refers to the checkpoint and the module, which must live longer.
 class Weights {
@@ -56,65 +48,6 @@ class Weights {
 
 // True for tensors that Weights takes.
 bool IsFloatMatrix(const StoredTensor& tensor);
-
-// Two weight matrices, element by element.
-//
-//   identical   every weight has the same bits in f32, and comes from the same step (code − zero
-//               point) and the same scale. How codes are held (s8, or u8 with zero point 128), how
-//               large groups are and in which order inputs are stored does not matter.
-//   equal       |a − b| ≤ r · max(|a|, |b|) for every weight, where r is what one rounding to the
-//               coarser of the two stored scale dtypes can do (2^-8 for bf16, 2^-11 for f16, 2^-24
-//               for f32) plus 2^-23 for the two products in f32
-//   different   otherwise
-//
-// Of headers alone, modules of one shape are "not compared".
-
-enum class DiffVerdict : uint8_t {
-  kIdentical,
-  kEqual,
-  kDifferent,
-  kShapeDiffers,
-  kOnlyInA,
-  kOnlyInB,
-  kNotCompared,
-};
-
-std::string_view DiffVerdictName(DiffVerdict verdict);  // "identical", …, "only in B"
-// kIdentical or kEqual; or nobody asked for more than headers, which agree.
-bool IsSame(DiffVerdict verdict);
-Tone ToneOf(DiffVerdict verdict);
-
-inline constexpr size_t kWorstElements = 5;
-
-struct ElementSide {
-  float value = 0;
-  std::optional<StoredWeight> stored;  // none: a float tensor
-};
-
-struct WorstElement {
-  uint64_t n = 0;
-  uint64_t k = 0;
-  ElementSide a;
-  ElementSide b;
-};
-
-// Sums over a stripe of rows, mergeable in the order of the stripes.
-struct WeightDifferences {
-  uint64_t elements = 0;
-  uint64_t unequal = 0;  // weights whose values differ at all
-  uint64_t beyond = 0;   // by more than the rounding allows
-  uint64_t scales = 0;   // weights whose scales differ although their values may not
-  double max_absolute = 0;
-  double max_relative = 0;          // of max(|a|, |b|)
-  double signal = 0;                // Σ a²
-  double noise = 0;                 // Σ (a − b)²
-  std::vector<WorstElement> worst;  // by |a − b|, then by position; values only
-
-  void Merge(const WeightDifferences& other);
-  DiffVerdict Verdict() const;
-  // B against A: 10 · log10(signal / noise). Infinite without noise; nullopt without signal.
-  std::optional<double> SqnrDb() const;
-};
 
 struct DiffBuffers {
   DequantizeBuffers reading;

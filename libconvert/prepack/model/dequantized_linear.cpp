@@ -45,8 +45,34 @@ struct GroupRun {
   float scale = 0;
 };
 
+// Compilers make vectors of these two loops, as they cannot of look-ups.
+void DequantizeNibbles(const std::byte* row, const GroupRun& run, float* out) {
+  const std::byte* const bytes = row + run.first / 2;
+  float* const __restrict weights = out + run.first;
+  const uint64_t count = (run.end - run.first) / 2;
+  const GroupRun group = run;
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto byte = std::to_integer<int>(bytes[i]);
+    weights[2 * i] = (static_cast<float>(byte & 15) - group.zero_point) * group.scale;
+    weights[2 * i + 1] = (static_cast<float>(byte >> 4) - group.zero_point) * group.scale;
+  }
+}
+
+template <typename Byte>
+void DequantizeBytes(const std::byte* row, const GroupRun& run, float* out) {
+  for (uint64_t j = run.first; j < run.end; ++j) {
+    const auto value = static_cast<float>(static_cast<Byte>(row[j]));
+    out[j] = (value - run.zero_point) * run.scale;
+  }
+}
+
 void DequantizeRun(CodeType code, const std::array<float, 256>& values, const std::byte* row,
                    const GroupRun& run, float* out) {
+  if (code == CodeType::kU8) return DequantizeBytes<uint8_t>(row, run, out);
+  if (code == CodeType::kS8) return DequantizeBytes<int8_t>(row, run, out);
+  if (code == CodeType::kU4 && run.first % 2 == 0 && run.end % 2 == 0) {
+    return DequantizeNibbles(row, run, out);
+  }
   if (!IsNibble(code)) {
     for (uint64_t j = run.first; j < run.end; ++j) {
       out[j] = (values[std::to_integer<uint8_t>(row[j])] - run.zero_point) * run.scale;

@@ -2,6 +2,7 @@ prepack_add_tests(check
   baseline_test.cpp
   cache_scales_test.cpp
   damage_test.cpp
+  code_sums_test.cpp
   data_test.cpp
   experts_test.cpp
   gguf_test.cpp

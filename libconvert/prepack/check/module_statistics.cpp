@@ -10,111 +10,13 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/hash.h"
+#include "prepack/check/code_sums.h"
 #include "prepack/check/code_windows.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/panel.h"
 
 namespace prepack {
 namespace {
-
-// For each byte of two nibbles: the lower code, the upper code in bits 16 and up, and the sum
-// of their squares in bits 32 and up.
-constexpr std::array<uint64_t, 256> MakeNibbleSums() {
-  std::array<uint64_t, 256> sums{};
-  for (uint64_t byte = 0; byte < 256; ++byte) {
-    const uint64_t low = byte & 15U;
-    const uint64_t high = byte >> 4;
-    sums[byte] = low | high << 16 | (low * low + high * high) << 32;
-  }
-  return sums;
-}
-
-constexpr std::array<uint64_t, 256> kNibbleSums = MakeNibbleSums();
-static_assert(kPieceCodes / 2 * 15 < 1U << 16);
-
-using Histogram = std::array<uint64_t, 256>;
-
-// Codes [first, end) of a row of nibbles. Whole bytes are counted in alternating tables of `bytes`,
-// so that equal neighbours do not wait for each other; single nibbles in `codes`.
-PieceSums SumNibbles(const std::byte* row, uint64_t first, uint64_t end,
-                     std::array<Histogram, 2>& bytes, Histogram& codes) {
-  PieceSums sums{.count = end - first};
-  const auto add_single = [&](unsigned code, uint64_t& sum) {
-    ++codes[code];
-    sum += code;
-    sums.squares += uint64_t{code} * code;
-  };
-  if (first % 2 != 0) add_single(std::to_integer<unsigned>(row[first / 2]) >> 4, sums.odd);
-  uint64_t packed = 0;
-  uint64_t i = (first + 1) / 2;
-  const auto add = [&](uint64_t at, Histogram& histogram) {
-    const auto byte = std::to_integer<uint8_t>(row[at]);
-    ++histogram[byte];
-    packed += kNibbleSums[byte];
-  };
-  for (; i + 2 <= end / 2; i += 2) {
-    add(i, bytes[0]);
-    add(i + 1, bytes[1]);
-  }
-  if (i < end / 2) add(i, bytes[0]);
-  sums.even += packed & 0xFFFFU;
-  sums.odd += packed >> 16 & 0xFFFFU;
-  sums.squares += packed >> 32;
-  if (end % 2 != 0 && end > first) {
-    add_single(std::to_integer<unsigned>(row[end / 2]) & 15U, sums.even);
-  }
-  return sums;
-}
-
-PieceSums SumBytes(std::span<const std::byte> row, unsigned flip, Histogram& codes) {
-  uint64_t sum = 0;
-  uint64_t squares = 0;
-  for (const std::byte byte : row) {
-    const auto code = std::to_integer<uint8_t>(byte);
-    ++codes[code];
-    const uint64_t value = code ^ flip;
-    sum += value;
-    squares += value * value;
-  }
-  return {.count = row.size(), .even = sum, .squares = squares};
-}
-
-// Exponents as PieceSums has them; the values go into `sum` and `value_squares`.
-PieceSums SumFloats(std::span<const std::byte> row, const std::array<float, 256>& values,
-                    Histogram& codes, double& sum, double& value_squares) {
-  PieceSums sums{.count = row.size()};
-  for (const std::byte byte : row) {
-    const auto code = std::to_integer<uint8_t>(byte);
-    ++codes[code];
-    const double value = values[code];
-    sum += value;
-    value_squares += value * value;
-    const uint64_t exponent = code >> 3 & 15U;
-    sums.even += exponent;
-    sums.squares += exponent * exponent;
-    sums.negative += code >> 7;
-    sums.zero += (code & 0x7FU) == 0 ? 1U : 0U;
-  }
-  return sums;
-}
-
-// Codes [first, end) of a row of FP4. Signs and zeros as PieceSums has them; the values go into
-// `sum` and `value_squares`.
-PieceSums SumFloatNibbles(std::span<const std::byte> row, uint64_t first, uint64_t end,
-                          const std::array<float, 256>& values, Histogram& codes, double& sum,
-                          double& value_squares) {
-  PieceSums sums{.count = end - first};
-  for (uint64_t i = first; i < end; ++i) {
-    const unsigned code = std::to_integer<unsigned>(row[i / 2]) >> (i % 2 * 4) & 15U;
-    ++codes[code];
-    const double value = values[code];
-    sum += value;
-    value_squares += value * value;
-    sums.negative += code >> 3;
-    sums.zero += (code & 7U) == 0 ? 1U : 0U;
-  }
-  return sums;
-}
 
 // The smallest magnitude that a float of this dtype still holds with the 8 significant bits of a
 // bf16; smaller ones are subnormals that lose bits.
@@ -210,7 +112,7 @@ void ModuleStatistics::Merge(const ModuleStatistics& other) {
 }
 
 uint8_t ModuleStatistics::CommonestCode() const {
-  const Histogram counts = histogram.All();
+  const CodeTable counts = histogram.All();
   return static_cast<uint8_t>(std::ranges::max_element(counts) - counts.begin());
 }
 
@@ -308,9 +210,7 @@ struct GroupSums {
 class GroupReader {
  public:
   GroupReader(const Scheme& scheme, ModuleStatistics& statistics)
-      : values_(CodeValues(scheme.code)),
-        range_(RangeOf(scheme)),
-        windows_(scheme, statistics.windows) {}
+      : range_(RangeOf(scheme)), windows_(scheme, statistics.windows) {}
 
   GroupSums Read(std::span<const std::byte> row, uint64_t first, uint64_t end, float scale,
                  uint8_t zero) {
@@ -336,8 +236,12 @@ class GroupReader {
 
   // Adds what was counted to `histogram`, by codes. Call this once, at the end.
   void CountInto(ByteCounts<uint64_t>& histogram) {
-    for (const Histogram& bytes : bytes_) {
+    for (const CodeTable& bytes : bytes_) {
       for (unsigned byte = 0; byte < bytes.size(); ++byte) {
+        if (range_.kind == CodeRange::Kind::kFloats) {
+          codes_[byte] += bytes[byte];
+          continue;
+        }
         codes_[byte & 15U] += bytes[byte];
         codes_[byte >> 4] += bytes[byte];
       }
@@ -356,18 +260,17 @@ class GroupReader {
       case CodeRange::Kind::kBytes:
         return SumBytes(row.subspan(first, end - first), range_.flip, codes_);
       case CodeRange::Kind::kFloatNibbles:
-        return SumFloatNibbles(row, first, end, values_, codes_, sums.sum, sums.squares);
+        return SumFloatNibbles(row.data(), first, end, bytes_, codes_, sums.sum, sums.squares);
       case CodeRange::Kind::kFloats:
         break;
     }
-    return SumFloats(row.subspan(first, end - first), values_, codes_, sums.sum, sums.squares);
+    return SumFloats(row.subspan(first, end - first), bytes_, sums.sum, sums.squares);
   }
 
-  const std::array<float, 256>& values_;
   const CodeRange range_;
   RowWindows windows_;
-  Histogram codes_{};
-  std::array<Histogram, 2> bytes_{};
+  CodeTable codes_{};
+  ByteTables bytes_{};
 };
 
 }  // namespace

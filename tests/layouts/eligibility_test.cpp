@@ -745,44 +745,79 @@ TEST_CASE("onednn/w8a8 says what it takes and why not") {
             kOneScalePerChannel, kAnyActivations, kAnyN, kAnyK});
 }
 
-PackRequest KtExpert() {
-  PackRequest request = W8A8();
+PackRequest KtExpert(PackRequest request) {
   request.experts = 1;
   return request;
 }
 
+// What the layouts of kt-kernel refuse alike.
+const std::vector<Case> kKtExperts = {
+    {"", Nothing},
+    {"", [](PackRequest& r) { r.n = 32; }},
+    {"N = 48 is not a multiple of 32: packed in steps of 32 output channels",
+     [](PackRequest& r) { r.n = 48; }},
+    {"the module is not an expert: kt-kernel runs the experts of a mixture, and the rest of the "
+     "model runs elsewhere, from the original checkpoint",
+     [](PackRequest& r) { r.experts = 0; }},
+    {"the module has activation order: one op runs both layers of an expert, and nobody could "
+     "reorder the inputs of the second",
+     [](PackRequest& r) { r.reordered = true; }},
+    {"the module has a bias: the kernel adds none",
+     [](PackRequest& r) { r.bias_dtype = DType::kBF16; }},
+    {"kt-kernel has no name for it: it knows gate_proj, up_proj and down_proj (w1, w3, w2) of "
+     "the experts of a decoder's layers, each expert by itself",
+     [](PackRequest& r) { r.unnamed = true; }},
+    {"another expert of the layer cannot be packed, or is missing: kt-kernel reads all experts "
+     "of a layer or none",
+     [](PackRequest& r) { r.mixture_fault = MixtureFault::kIncomplete; }},
+    {"other experts of the model have codes of another width: kt-kernel reads all with one method, "
+     "AMXINT8 or AMXINT4",
+     [](PackRequest& r) { r.mixture_fault = MixtureFault::kOtherLayout; }}};
+
 TEST_CASE("kt/amxint8 says what it takes and why not") {
   const std::string reads = ": the kernel reads signed 8-bit codes";
-  CheckCases("kt/amxint8", KtExpert(), kOneScalePerChannel);
-  CheckCases("kt/amxint8", KtExpert(), kSymmetricOnly);
-  CheckCases("kt/amxint8", KtExpert(), NotDynamicInt8());
-  CheckCases("kt/amxint8", KtExpert(), kBf16Only);
+  const PackRequest expert = KtExpert(W8A8());
+  for (const auto& cases :
+       {kOneScalePerChannel, kSymmetricOnly, NotDynamicInt8(), kBf16Only, kKtExperts}) {
+    CheckCases("kt/amxint8", expert, cases);
+  }
   CheckCases(
-      "kt/amxint8", KtExpert(),
-      {{"", Nothing},
-       {"", [](PackRequest& r) { r.n = 32; }},
-       {"N = 48 is not a multiple of 32: packed in steps of 32 output channels",
-        [](PackRequest& r) { r.n = 48; }},
-       {"", [](PackRequest& r) { r.k = 64, r.scheme.group_size = 64; }},
+      "kt/amxint8", expert,
+      {{"", [](PackRequest& r) { r.k = 64, r.scheme.group_size = 64; }},
        {"K = 96 is not a multiple of 64: packed 64 input channels at a time",
         [](PackRequest& r) { r.k = 96, r.scheme.group_size = 96; }},
-       {"the module is not an expert: kt-kernel runs the experts of a mixture, and the rest of the "
-        "model runs elsewhere, from the original checkpoint",
-        [](PackRequest& r) { r.experts = 0; }},
-       {"the module has a bias: the kernel adds none",
-        [](PackRequest& r) { r.bias_dtype = DType::kBF16; }},
-       {"kt-kernel has no name for it: it knows gate_proj, up_proj and down_proj (w1, w3, w2) of "
-        "the experts of a decoder's layers, each expert by itself",
-        [](PackRequest& r) { r.unnamed = true; }},
-       {"another expert of the layer cannot be packed, or is missing: kt-kernel reads all experts "
-        "of a layer or none",
-        [](PackRequest& r) { r.mixture_incomplete = true; }},
-       {"the codes have 4 bits" + reads +
-            ". AMXINT4 has one scale per channel and no zero points, so it cannot hold grouped "
-            "codes exactly. kt-kernel reads symmetric 4-bit experts with bf16 scales from a "
-            "checkpoint of compressed-tensors itself (--kt-method RAWINT4), which --target "
-            "compressed-tensors makes of AWQ, GPTQ and AutoRound",
-        [](PackRequest& r) { SetScheme(r, W4A16()); }},
+       {"the codes have 4 bits" + reads, [](PackRequest& r) { SetScheme(r, W4A16()); }},
+       {"the weights are FP8" + reads, [](PackRequest& r) { SetScheme(r, Fp8({})); }},
+       {"the codes have 8 bits" + reads, [](PackRequest& r) { r.scheme.code = CodeType::kU8; }}});
+}
+
+PackRequest KtInt4Expert() {
+  PackRequest expert = KtExpert(W4A8());
+  expert.k = 128;
+  expert.scheme.granularity = Granularity::kChannel;
+  expert.scheme.group_size = expert.k;
+  return expert;
+}
+
+TEST_CASE("kt/amxint4 says what it takes and why not") {
+  const std::string reads = ": the kernel reads 4-bit codes";
+  for (const auto& cases : {kSymmetricOnly, NotDynamicInt8(), kBf16Only, kKtExperts}) {
+    CheckCases("kt/amxint4", KtInt4Expert(), cases);
+  }
+  CheckCases(
+      "kt/amxint4", KtInt4Expert(),
+      {{"", [](PackRequest& r) { r.scheme.granularity = Granularity::kTensor; }},
+       {"", [](PackRequest& r) { r.k = 384, r.scheme.group_size = 384; }},
+       {"K = 192 is not a multiple of 128: packed 128 input channels at a time",
+        [](PackRequest& r) { r.k = 192, r.scheme.group_size = 192; }},
+       {"the scales are per group, 4 along K: the kernel takes one per output channel. kt-kernel "
+        "reads symmetric 4-bit experts in groups with bf16 scales from a checkpoint of "
+        "compressed-tensors itself (--kt-method RAWINT4), which --target compressed-tensors makes "
+        "of AWQ, GPTQ and AutoRound",
+        [](PackRequest& r) {
+          r.scheme.granularity = Granularity::kGroup;
+          r.scheme.group_size = 32;
+        }},
        {"the weights are FP8" + reads +
             ". kt-kernel reads FP8 experts from the checkpoint itself (--kt-method FP8 for blocks "
             "of 128 x 128, FP8_PERCHANNEL for one scale per channel)",
@@ -791,7 +826,8 @@ TEST_CASE("kt/amxint8 says what it takes and why not") {
             ". kt-kernel reads MXFP4 experts of DeepSeek V4 and NVFP4 experts of ModelOpt from the "
             "checkpoint itself (--kt-method MXFP4, NVFP4)",
         [](PackRequest& r) { SetScheme(r, Mxfp4()); }},
-       {"the codes have 8 bits" + reads, [](PackRequest& r) { r.scheme.code = CodeType::kU8; }}});
+       {"the codes are signed and have 8 bits" + reads,
+        [](PackRequest& r) { SetScheme(r, W8A8()); }}});
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ const std::map<std::string, size_t> kFilesPerLayout = {{"vllm-cpu/wna16", 39},
                                                        {"vllm-arm/int4-w4a8", 17},
                                                        {"vllm-arm/int8-plain", 10},
                                                        {"onednn/w8a8", 10},
-                                                       {"kt/amxint8", 6}};
+                                                       {"kt/amxint8", 6},
+                                                       {"kt/amxint4", 6}};
 
 Probe Canonical(const GoldenFile& golden) {
   return {.codes = golden.Panel(),

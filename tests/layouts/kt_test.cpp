@@ -1,6 +1,7 @@
 // Names of kt-kernel, and what its packer and its loader's folders hold (fixtures/golden_kt).
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,14 @@
 #include "prepack/base/isa.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/table.h"
+#include "status_matchers.h"
 
 namespace prepack::testing {
 namespace {
+
+constexpr std::array kKtLayouts = {&kKtAmxInt8, &kKtAmxInt4};
 
 const PartSpec kKtWeight{.role = PartRole::kWeight, .name = "weight", .shape = {}};
 const PartSpec kKtScale{.role = PartRole::kScale, .name = "weight_scale", .shape = {}};
@@ -34,9 +39,11 @@ TEST_CASE("kt-kernel's names of the tensors of an expert") {
                "blk.2.ffn_down_exps.4.numa.3."},
        }) {
     INFO(row.module);
-    CHECK(kKtAmxInt8.IsNamed(row.module));
-    CHECK(kKtAmxInt8.TensorName(row.module, kKtWeight) == std::string(row.tensor) + "weight");
-    CHECK(kKtAmxInt8.TensorName(row.module, kKtScale) == std::string(row.tensor) + "scale");
+    for (const Layout* layout : kKtLayouts) {
+      CHECK(layout->IsNamed(row.module));
+      CHECK(layout->TensorName(row.module, kKtWeight) == std::string(row.tensor) + "weight");
+      CHECK(layout->TensorName(row.module, kKtScale) == std::string(row.tensor) + "scale");
+    }
   }
 }
 
@@ -54,15 +61,17 @@ TEST_CASE("modules that kt-kernel has no name for") {
            "",
        }) {
     INFO(module);
-    CHECK_FALSE(kKtAmxInt8.IsNamed(module));
-    CHECK(kKtAmxInt8.TensorName(module, kKtScale) == std::string(module) + ".weight_scale");
+    for (const Layout* layout : kKtLayouts) {
+      CHECK_FALSE(layout->IsNamed(module));
+      CHECK(layout->TensorName(module, kKtScale) == std::string(module) + ".weight_scale");
+    }
   }
 }
 
-PackRequest Int8Expert(uint64_t n, uint64_t k) {
+PackRequest ExpertOf(const Layout& layout, uint64_t n, uint64_t k) {
   PackRequest request;
-  request.scheme.code = CodeType::kS8;
-  request.scheme.bits = 8;
+  request.scheme.code = &layout == &kKtAmxInt8 ? CodeType::kS8 : CodeType::kU4;
+  request.scheme.bits = CodeBits(request.scheme.code);
   request.scheme.granularity = Granularity::kChannel;
   request.scheme.group_size = k;
   request.scheme.activations = {.type = ActivationType::kInt, .bits = 8};
@@ -73,13 +82,20 @@ PackRequest Int8Expert(uint64_t n, uint64_t k) {
   return request;
 }
 
-// Columns [k0, k0 + cols) of rows [n0, n0 + rows).
-std::vector<std::byte> Window(const GoldenFile::Tensor& codes, const PanelRange& range) {
+// Columns [k0, k0 + cols) of rows [n0, n0 + rows) of codes in a byte each, as a panel.
+std::vector<std::byte> Window(CodeType code, const GoldenFile::Tensor& codes,
+                              const PanelRange& range) {
   std::vector<std::byte> window;
   for (uint64_t n = range.n0; n < range.n0 + range.rows; ++n) {
-    const auto row =
-        codes.bytes.begin() + static_cast<std::ptrdiff_t>(n * codes.shape[1] + range.k0);
-    window.insert(window.end(), row, row + static_cast<std::ptrdiff_t>(range.cols));
+    for (uint64_t k = range.k0; k < range.k0 + range.cols; ++k) {
+      const std::byte value = codes.bytes[n * codes.shape[1] + k];
+      const bool second = IsNibble(code) && k % 2 != 0;
+      if (second) {
+        window.back() |= value << 4;
+      } else {
+        window.push_back(value);
+      }
+    }
   }
   return window;
 }
@@ -91,32 +107,59 @@ PanelRange ShareOf(const TensorShape& shape, bool down, uint64_t node, uint64_t 
   return {.n0 = node * (n / nodes), .rows = n / nodes, .k0 = 0, .cols = k};
 }
 
+// The layer of an expert, and the share of it that a node has.
+void CheckShare(const Layout& layout, const GoldenFile& source, const GoldenFile& golden,
+                const std::string& layer, const std::pair<uint64_t, uint64_t>& node_of) {
+  const auto [node, nodes] = node_of;
+  const GoldenFile::Tensor& codes = source.At(layer + ".codes");
+  const std::vector<float> scales = source.Values<float>(layer + ".scales");
+  const PanelRange share = ShareOf(codes.shape, layer == "down", node, nodes);
+  const PackRequest request = ExpertOf(layout, share.rows, share.cols);
+  REQUIRE(layout.Takes(request).reason == "");
+  const auto first = scales.begin() + static_cast<std::ptrdiff_t>(share.n0);
+  const Probe probe{.codes = Window(request.scheme.code, codes, share),
+                    .scales = {first, first + static_cast<std::ptrdiff_t>(share.rows)},
+                    .zero_points = {}};
+  const std::string module =
+      "model.layers.0.mlp.experts.0." + layer + "_proj.numa." + std::to_string(node);
+  INFO(module << " of " << nodes);
+  for (const PartSpec& part : layout.Parts(request)) {
+    CHECK(PackWhole(layout, request, probe, part.role) ==
+          golden.At(layout.TensorName(module, part)).bytes);
+  }
+}
+
 TEST_CASE("a whole expert over NUMA nodes is what kt-kernel's converter writes") {
-  const GoldenFile source(Fixture("golden_kt/kt_amxint8_expert-numa-1.safetensors"));
-  for (const uint64_t nodes : {1U, 2U}) {
-    const GoldenFile golden(
-        Fixture("golden_kt/kt_amxint8_expert-numa-" + std::to_string(nodes) + ".safetensors"));
-    for (const std::string layer : {"gate", "up", "down"}) {
-      const GoldenFile::Tensor& codes = source.At(layer + ".codes");
-      const std::vector<float> scales = source.Values<float>(layer + ".scales");
-      for (uint64_t node = 0; node < nodes; ++node) {
-        const PanelRange share = ShareOf(codes.shape, layer == "down", node, nodes);
-        const PackRequest request = Int8Expert(share.rows, share.cols);
-        REQUIRE(kKtAmxInt8.Takes(request).reason == "");
-        const auto first = scales.begin() + static_cast<std::ptrdiff_t>(share.n0);
-        const Probe probe{.codes = Window(codes, share),
-                          .scales = {first, first + static_cast<std::ptrdiff_t>(share.rows)},
-                          .zero_points = {}};
-        const std::string module =
-            "model.layers.0.mlp.experts.0." + layer + "_proj.numa." + std::to_string(node);
-        INFO(module << " of " << nodes);
-        for (const PartSpec& part : kKtAmxInt8.Parts(request)) {
-          CHECK(PackWhole(kKtAmxInt8, request, probe, part.role) ==
-                golden.At(kKtAmxInt8.TensorName(module, part)).bytes);
+  for (const Layout* layout : kKtLayouts) {
+    const std::string files = "golden_kt/kt_" + std::string(layout->id.substr(3)) + "_expert-numa-";
+    const GoldenFile source(Fixture(files + "1.safetensors"));
+    for (const uint64_t nodes : {1U, 2U}) {
+      const GoldenFile golden(Fixture(files + std::to_string(nodes) + ".safetensors"));
+      for (const std::string layer : {"gate", "up", "down"}) {
+        for (uint64_t node = 0; node < nodes; ++node) {
+          CheckShare(*layout, source, golden, layer, {node, nodes});
         }
       }
     }
   }
+}
+
+TEST_CASE("kt/amxint4 stores sixteenths of scales, or refuses them") {
+  const PackRequest request = ExpertOf(kKtAmxInt4, 32, 128);
+  std::vector<float> scales(request.n, 3.0F);
+  scales[5] = -0x1p-120F;
+  std::vector<float> packed(request.n);
+  const auto bytes = std::as_writable_bytes(std::span(packed));
+  RequireOk(PackScales(kKtAmxInt4, request, request.n, scales, bytes));
+  CHECK(packed[0] == 0.1875F);
+  CHECK(packed[5] == -0x1p-124F);
+  std::vector<float> unpacked(request.n);
+  UnpackScales(kKtAmxInt4, request, request.n, bytes, unpacked);
+  CHECK(unpacked == scales);
+
+  scales[7] = 0x1.000002p-126F;  // a sixteenth has fewer digits there
+  CheckError(PackScales(kKtAmxInt4, request, request.n, scales, bytes), ErrorKind::kUnsupported,
+             "scale of row 7, group 0: F32 cannot hold a sixteenth of it");
 }
 
 }  // namespace

@@ -66,14 +66,16 @@ inline void AddIfTaken(const Layout& layout, const PackRequest& request,
 inline std::vector<PackRequest> RequestsFor(const Layout& layout) {
   std::vector<PackRequest> requests;
   for (const uint64_t n : {1U, 7U, 32U, 34U, 96U, 160U, 2080U}) {
-    for (const uint64_t k : {1U, 8U, 9U, 32U, 40U, 64U, 224U, 992U, 1152U, 4096U}) {
+    for (const uint64_t k : {1U, 8U, 9U, 32U, 40U, 64U, 128U, 224U, 384U, 992U, 1152U, 4096U}) {
       for (const uint64_t group_size : {uint64_t{2}, uint64_t{8}, uint64_t{32}, uint64_t{96}, k}) {
         const bool large = n * k > 1'000'000;
         if (large && (group_size == 2 || k == 4096)) continue;  // nothing new, only slow
         if (k % group_size != 0) continue;
         for (const Scheme& scheme : ProbeSchemes(n, k, group_size)) {
           // Schemes without groups of this size come once.
-          if (scheme.code != CodeType::kU4 && group_size != k) continue;
+          const bool groups =
+              scheme.code == CodeType::kU4 && scheme.granularity != Granularity::kTensor;
+          if (!groups && group_size != k) continue;
           for (const DType activations : {DType::kBF16, DType::kF16, DType::kF32}) {
             if (activations != DType::kBF16 && n != 7 && n != 96) continue;
             PackRequest request;

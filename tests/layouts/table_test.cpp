@@ -43,6 +43,7 @@ TEST_CASE("every row of the table is complete, and ids are unique") {
                                           "vllm-arm/int8-plain",
                                           "vllm-arm/bf16-neon",
                                           "kt/amxint8",
+                                          "kt/amxint4",
                                           "onednn/w4a16",
                                           "onednn/w4a8",
                                           "onednn/w8a8",

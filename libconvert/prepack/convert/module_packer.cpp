@@ -101,13 +101,39 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
   return rounded;
 }
 
-// The first code that the kernel misreads.
-std::optional<size_t> FindMisread(const Layout& layout, std::span<const std::byte> codes) {
-  if (!layout.misread_code.has_value() || codes.empty()) return std::nullopt;
-  const void* found =
-      std::memchr(codes.data(), static_cast<uint8_t>(layout.misread_code->code), codes.size());
+// The place of the first such byte, or half of a byte, the low half first.
+std::optional<size_t> FindByte(std::span<const std::byte> codes, uint8_t byte) {
+  const void* found = std::memchr(codes.data(), byte, codes.size());
   if (found == nullptr) return std::nullopt;
   return static_cast<size_t>(static_cast<const std::byte*>(found) - codes.data());
+}
+
+std::optional<size_t> FindNibble(std::span<const std::byte> codes, uint8_t nibble) {
+  constexpr uint64_t kOnes = 0x1111111111111111;
+  size_t i = 0;
+  for (; i + sizeof(uint64_t) <= codes.size(); i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, &codes[i], sizeof word);
+    word ^= kOnes * nibble;
+    // Not zero where a nibble of the word is; the lowest such bit is at one that is.
+    if (((word - kOnes) & ~word & (kOnes << 3)) != 0) break;
+  }
+  for (; i < codes.size(); ++i) {
+    const auto byte = std::to_integer<uint8_t>(codes[i]);
+    if ((byte & 0x0F) == nibble) return 2 * i;
+    if (byte >> 4 == nibble) return 2 * i + 1;
+  }
+  return std::nullopt;
+}
+
+// The first code of the panel that the kernel misreads.
+std::optional<size_t> FindMisread(const PackJob& job, const Layout& layout,
+                                  std::span<const std::byte> codes) {
+  if (!layout.misread_code.has_value() || codes.empty()) return std::nullopt;
+  const int code = layout.misread_code->code;
+  const Scheme& scheme = job.request.scheme;
+  if (!IsNibble(scheme.code)) return FindByte(codes, static_cast<uint8_t>(code));
+  return FindNibble(codes, static_cast<uint8_t>(code + ZeroOfSymmetric(scheme)));
 }
 
 std::string_view NameOf(const StoredTensor* tensor) {
@@ -181,7 +207,7 @@ Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
   }
   std::optional<size_t> misread;
   PREPACK_TRY(UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
-    misread = FindMisread(layout, codes);
+    misread = FindMisread(job, layout, codes);
     layout.pack_codes(job, codes, buffers.packed);
   }));
   if (!misread.has_value()) return {};

@@ -52,6 +52,11 @@ uint64_t ExpertsIn(const QuantizedLinear& linear) {
   return IsExpert(linear.module()) ? 1 : 0;
 }
 
+MixtureFault FaultOfMixture(const Plan& plan, std::string_view module) {
+  const auto found = plan.mixture_faults.find(MixtureOf(module));
+  return found == plan.mixture_faults.end() ? MixtureFault::kNone : found->second;
+}
+
 // Has a layout of the target no name for the module?
 bool IsUnnamed(const Plan& plan, std::string_view module) {
   return std::ranges::any_of(plan.layouts,
@@ -85,7 +90,7 @@ Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLine
       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
       .embedding = ClassOfModule(linear.module()) == ModuleClass::kEmbedding,
       .unnamed = IsUnnamed(plan, linear.module()),
-      .mixture_incomplete = plan.incomplete_mixtures.contains(MixtureOf(linear.module())),
+      .mixture_fault = FaultOfMixture(plan, linear.module()),
       .experts = ExpertsIn(linear),
       .exact_scales = options.exact_scales};
   asked.scheme.activations = arithmetic.activations;

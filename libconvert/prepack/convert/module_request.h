@@ -14,7 +14,7 @@
 namespace prepack {
 
 // What the plan asks the layouts for, if the kernel computes so. Of the plan: the target, the dtype
-// of activations, and incomplete_mixtures. `biases`: of the module, see FindBiases. Errors come
+// of activations, and mixture_faults. `biases`: of the module, see FindBiases. Errors come
 // from reading the source.
 Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                                std::span<const BiasPlace> biases, const Arithmetic& arithmetic,

@@ -414,8 +414,8 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   if (target->model_wide != nullptr) {
     PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
   }
-  PREPACK_TRY_ASSIGN(plan.incomplete_mixtures,
-                     IncompleteMixtures(checkpoint, modules, options, schemes, plan));
+  PREPACK_TRY_ASSIGN(plan.mixture_faults,
+                     FindMixtureFaults(checkpoint, modules, options, schemes, plan));
   PREPACK_TRY(CutMixtures(options.numa_nodes, modules, plan));
   for (const QuantizedLinear* linear : modules) {
     PREPACK_TRY(PlanModule(checkpoint, *linear, options, schemes, plan));

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -147,7 +146,7 @@ struct Plan {
   std::string_view class_with_stacks = {};
   // Where layouts take whole mixtures only: those that lack an expert, or have one that no layout
   // takes, see MixtureOf.
-  std::set<std::string, std::less<>> incomplete_mixtures = {};
+  std::map<std::string, MixtureFault, std::less<>> mixture_faults = {};
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -26,8 +27,21 @@ std::vector<const Layout*> LayoutsOfMixtures(const Target& target) {
 struct MixtureCount {
   std::set<uint64_t> experts;
   std::set<std::string_view> projections;
-  size_t taken = 0;  // modules
+  const Layout* layout = nullptr;  // of the first
+  size_t taken = 0;                // modules
   bool refused = false;
+  bool several_layouts = false;
+
+  void Add(const ExpertName& expert, const Layout* taker) {
+    experts.insert(expert.index);
+    projections.insert(expert.projection);
+    if (taker == nullptr) {
+      refused = true;
+      return;
+    }
+    if (taken++ == 0) layout = taker;
+    several_layouts |= taker != layout;
+  }
 
   bool IsComplete() const {
     constexpr size_t kGateUpDown = 3;
@@ -36,17 +50,49 @@ struct MixtureCount {
   }
 };
 
+using MixtureCounts = std::map<std::string, MixtureCount, std::less<>>;
+
+const Layout* FirstTaker(const std::vector<const Layout*>& layouts, const PackRequest& request) {
+  const auto taker = std::ranges::find_if(
+      layouts, [&](const Layout* layout) { return layout->Takes(request).ok; });
+  return taker == layouts.end() ? nullptr : *taker;
+}
+
+// The layout of most whole mixtures; the first of those that are equal.
+const Layout* MostFrequent(const std::vector<const Layout*>& layouts,
+                           const MixtureCounts& mixtures) {
+  return *std::ranges::max_element(layouts, {}, [&](const Layout* layout) {
+    return std::ranges::count_if(mixtures, [&](const auto& entry) {
+      const MixtureCount& mixture = entry.second;
+      return mixture.layout == layout && !mixture.several_layouts && mixture.IsComplete();
+    });
+  });
+}
+
+std::map<std::string, MixtureFault, std::less<>> FaultsOf(const MixtureCounts& mixtures,
+                                                          const Layout* layout) {
+  std::map<std::string, MixtureFault, std::less<>> faults;
+  for (const auto& [name, mixture] : mixtures) {
+    if (!mixture.IsComplete()) {
+      faults.emplace(name, MixtureFault::kIncomplete);
+    } else if (mixture.several_layouts || mixture.layout != layout) {
+      faults.emplace(name, MixtureFault::kOtherLayout);
+    }
+  }
+  return faults;
+}
+
 }  // namespace
 
-Result<std::set<std::string, std::less<>>> IncompleteMixtures(
+Result<std::map<std::string, MixtureFault, std::less<>>> FindMixtureFaults(
     const Checkpoint& checkpoint, std::span<const QuantizedLinear* const> modules,
     const PlanOptions& options, SchemeChooser& schemes, const Plan& plan) {
   const std::vector<const Layout*> layouts = LayoutsOfMixtures(*plan.target);
-  if (layouts.empty()) return std::set<std::string, std::less<>>();
-  std::map<std::string, MixtureCount, std::less<>> mixtures;
+  if (layouts.empty()) return std::map<std::string, MixtureFault, std::less<>>();
+  MixtureCounts mixtures;
   // Neighbours are mostly alike, and to compare them is cheaper than to ask.
   std::optional<PackRequest> last;
-  bool taken = false;
+  const Layout* taker = nullptr;
   for (const QuantizedLinear* linear : modules) {
     const auto expert = ParseExpertName(linear->module());
     if (!expert) continue;
@@ -57,22 +103,13 @@ Result<std::set<std::string, std::less<>>> IncompleteMixtures(
                                   options, plan));
     if (last != request) {
       last = request;
-      taken = std::ranges::any_of(layouts,
-                                  [&](const Layout* layout) { return layout->Takes(*last).ok; });
+      taker = FirstTaker(layouts, *last);
     }
     auto known = mixtures.find(expert->mixture);
     if (known == mixtures.end()) known = mixtures.try_emplace(std::string(expert->mixture)).first;
-    MixtureCount& mixture = known->second;
-    mixture.experts.insert(expert->index);
-    mixture.projections.insert(expert->projection);
-    mixture.refused |= !taken;
-    mixture.taken += taken ? 1 : 0;
+    known->second.Add(*expert, taker);
   }
-  std::set<std::string, std::less<>> incomplete;
-  for (const auto& [name, mixture] : mixtures) {
-    if (!mixture.IsComplete()) incomplete.insert(name);
-  }
-  return incomplete;
+  return FaultsOf(mixtures, MostFrequent(layouts, mixtures));
 }
 
 Status CutMixtures(uint64_t nodes, std::vector<const QuantizedLinear*>& modules, Plan& plan) {
@@ -80,7 +117,7 @@ Status CutMixtures(uint64_t nodes, std::vector<const QuantizedLinear*>& modules,
   std::vector<const QuantizedLinear*> cut;
   for (const QuantizedLinear* linear : modules) {
     const std::string_view mixture = MixtureOf(linear->module());
-    if (mixture.empty() || plan.incomplete_mixtures.contains(mixture)) {
+    if (mixture.empty() || plan.mixture_faults.contains(mixture)) {
       cut.push_back(linear);
       continue;
     }

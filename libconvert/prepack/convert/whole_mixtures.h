@@ -1,12 +1,12 @@
 #ifndef PREPACK_CONVERT_WHOLE_MIXTURES_H_
 #define PREPACK_CONVERT_WHOLE_MIXTURES_H_
 
-// Runtimes that read all experts of a layer or none (Layout::whole_mixtures), and hold those of
-// each NUMA node apart (packed/node_shares.h).
+// Runtimes that read all experts of a layer or none, and all in one layout
+// (Layout::whole_mixtures), and hold those of each NUMA node apart (packed/node_shares.h).
 
 #include <cstdint>
 #include <functional>
-#include <set>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +19,9 @@
 
 namespace prepack {
 
-// The mixtures that no layout of whole mixtures can take. Empty for a target without such layouts.
-Result<std::set<std::string, std::less<>>> IncompleteMixtures(
+// The mixtures that are not packed, and why. Where several layouts could take whole ones, that of
+// most mixtures does. Empty for a target without such layouts.
+Result<std::map<std::string, MixtureFault, std::less<>>> FindMixtureFaults(
     const Checkpoint& checkpoint, std::span<const QuantizedLinear* const> modules,
     const PlanOptions& options, SchemeChooser& schemes, const Plan& plan);
 

@@ -40,6 +40,7 @@ constexpr std::array kModels = {
     ModelRow{&kOneDnnW4A8, MakeOneDnnW4A8Model, WeightRounding::kNone},
     ModelRow{&kOneDnnW8A8, MakeOneDnnW8A8Model, WeightRounding::kNone},
     ModelRow{&kKtAmxInt8, MakeKtAmxInt8Model, WeightRounding::kNone},
+    ModelRow{&kKtAmxInt4, MakeKtAmxInt4Model, WeightRounding::kNone},
     ModelRow{&kPlainBf16, MakePlainBf16Model, WeightRounding::kDequantized},
     ModelRow{&kPlainBf16Conv1d, MakePlainBf16Conv1dModel, WeightRounding::kDequantized},
     ModelRow{&kBf16Experts, MakePlainBf16Conv1dModel, WeightRounding::kDequantized},

@@ -167,6 +167,7 @@ MakeModel MakeKleidiAiModel;
 MakeModel MakeInt8NeonModel;
 MakeModel MakeBf16NeonModel;
 MakeModel MakeKtAmxInt8Model;
+MakeModel MakeKtAmxInt4Model;
 MakeModel MakeOneDnnW4A16Model;
 MakeModel MakeOneDnnW4A8Model;
 MakeModel MakeOneDnnW8A8Model;

@@ -203,7 +203,7 @@ class ChannelModel : public IntegerModel {
   ChannelModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x);
 
  protected:
-  double WeightFactor(uint64_t n, uint64_t /*k*/) const final;
+  double WeightFactor(uint64_t n, uint64_t /*k*/) const override;
 
  private:
   // y[m, n], before it is rounded, from the sum over all input channels.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -101,7 +102,10 @@ void AppendCodes(const PackRequest& request, SplitMix64& random, std::vector<std
 
 }  // namespace
 
-std::vector<Scheme> ProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
+namespace {
+
+// What formats of checkpoints are tested with, too.
+std::vector<Scheme> CommonProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
   const Scales groups{group_size == k ? Granularity::kChannel : Granularity::kGroup, group_size, 1};
   const Scales channels{Granularity::kChannel, k, 1};
   const Scales tensor{Granularity::kTensor, k, n};
@@ -130,6 +134,17 @@ std::vector<Scheme> ProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
   return schemes;
 }
 
+}  // namespace
+
+std::vector<Scheme> ProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
+  std::vector<Scheme> schemes = CommonProbeSchemes(n, k, group_size);
+  // Of layouts that take no groups; those that do take one scale per output channel, not per
+  // tensor.
+  schemes.push_back(
+      Make(CodeType::kU4, {Granularity::kTensor, k, n}, true, IntActivations().front()));
+  return schemes;
+}
+
 std::vector<Scheme> CheckpointProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
   const Scales groups{Granularity::kGroup, group_size, 1};
   const Scales blocks{Granularity::kBlock, 128, 128};
@@ -140,7 +155,7 @@ std::vector<Scheme> CheckpointProbeSchemes(uint64_t n, uint64_t k, uint64_t grou
     activations.group_size = size;
     return activations;
   };
-  std::vector<Scheme> schemes = ProbeSchemes(n, k, group_size);
+  std::vector<Scheme> schemes = CommonProbeSchemes(n, k, group_size);
   for (const uint32_t bits : {2U, 3U, 8U}) {
     for (const bool symmetric : {true, false}) {
       schemes.push_back(Make(UnsignedCodeFor(bits), groups, symmetric, kWide));
@@ -233,7 +248,8 @@ namespace {
 // of nearly every layout. Groups of 32 make five of them.
 constexpr uint64_t kProbeN = 96;
 constexpr uint64_t kProbeK = 160;
-constexpr uint64_t kWideProbeK = 320;  // 5 · 64, for layouts that take no 160
+// 5 · 64 and 3 · 128, for layouts that take no 160.
+constexpr std::array<uint64_t, 2> kWideProbeK = {320, 384};
 constexpr uint64_t kProbeGroup = 32;
 constexpr uint64_t kProbeSeed =
     20240914;  // any fixed number; changing it changes every fingerprint
@@ -273,7 +289,10 @@ size_t HashModules(const Layout& layout, uint64_t k, Xxh3Hasher& hasher) {
 
 std::string PackingFingerprint(const Layout& layout) {
   Xxh3Hasher hasher;
-  if (HashModules(layout, kProbeK, hasher) == 0) HashModules(layout, kWideProbeK, hasher);
+  size_t taken = HashModules(layout, kProbeK, hasher);
+  for (const uint64_t k : kWideProbeK) {
+    if (taken == 0) taken = HashModules(layout, k, hasher);
+  }
   return hasher.HexDigest();
 }
 

@@ -42,6 +42,14 @@ struct ValueFacts {
   friend bool operator==(const ValueFacts&, const ValueFacts&) = default;
 };
 
+// Why a mixture is not packed though one of its experts could be. Known where layouts take whole
+// mixtures only.
+enum class MixtureFault : uint8_t {
+  kNone,
+  kIncomplete,   // another expert of the layer is missing, or cannot be packed
+  kOtherLayout,  // other experts of the model get another layout of whole mixtures
+};
+
 // The module to be packed and what the user wants of it.
 struct PackRequest {
   Scheme scheme;  // of the weights as stored, and of the activations as the kernel is to have them
@@ -55,9 +63,7 @@ struct PackRequest {
   bool embedding = false;     // rows of the weight are looked up, and nothing is multiplied
   ValueFacts facts = {};      // known where a checkpoint is made
   bool unnamed = false;       // the runtime has no name for it, see Layout::is_named
-  // It is an expert, and an expert of the same layer is missing or cannot be packed. Known where
-  // layouts take whole mixtures only.
-  bool mixture_incomplete = false;
+  MixtureFault mixture_fault = MixtureFault::kNone;  // of an expert
   // How many experts of a mixture it holds, which an op of its own runs; 0: it is no expert. Those
   // of more than one are stacked: N counts the output channels of all, expert after expert.
   uint64_t experts = 0;
@@ -265,15 +271,6 @@ using Placement = FixedVector<Runs, 3>;  // a weight, and two kinds of sums
 
 uint64_t PlacedBytes(const Placement& placement);
 
-// Scales that the weight holds.
-struct InWeight {
-  // Where those of output channels [n0, n0 + rows) lie in the weight, [G, rows]; n0 is a multiple
-  // of cut().strip_rows, and there are at most so many.
-  Placement (*place_scales)(const PackRequest& request, uint64_t n0, uint64_t rows) = nullptr;
-  // What they are multiplied by before they are stored: a power of two.
-  float (*factor)(const PackRequest& request) = nullptr;
-};
-
 struct ScaleRow {
   ParameterOrder order = ParameterOrder::kNone;
   StoredDType value = DType::kF32;   // what scales are rounded to, nearest even; F8_E8M0 holds
@@ -286,7 +283,11 @@ struct ScaleRow {
   // a part of its own and divides or multiplies.
   bool two_levels = false;
   bool global_divides = false;
-  const InWeight* in_weight = nullptr;  // of kInWeight
+  // What scales are multiplied by before they are stored: a power of two; null: by nothing.
+  float (*factor)(const PackRequest& request) = nullptr;
+  // Of kInWeight: where those of output channels [n0, n0 + rows) lie in the weight, [G, rows]; n0
+  // is a multiple of cut().strip_rows, and there are at most so many.
+  Placement (*place_in_weight)(const PackRequest& request, uint64_t n0, uint64_t rows) = nullptr;
 };
 
 // How zero points are stored where the orders above do not say. Packing writes every bit of the
@@ -319,8 +320,8 @@ struct ScaleLimits {
   bool (*misreads)(float scale, uint8_t code) = nullptr;
 };
 
-// A signed code of 8 bits that the kernel reads as another number. A module with one is refused
-// while it is packed, because finding out earlier would take reading all of it.
+// A signed code that the kernel reads as another number. A module with one is refused while it is
+// packed, because finding out earlier would take reading all of it.
 struct MisreadCode {
   int8_t code = 0;
   std::string_view how = {};       // "as … where …"
@@ -383,7 +384,8 @@ struct Layout {
   bool inputs_first = false;      // takes only modules whose plain weight the model stores [K, N]
   bool takes_embeddings = false;  // what looks rows up reads it, too
   bool for_experts = false;       // takes only experts of a mixture
-  bool whole_mixtures = false;    // the runtime wants all experts of a layer, or none
+  // The runtime wants all experts of a layer, or none, and those of all layers in one layout.
+  bool whole_mixtures = false;
   // Does the runtime's op for experts read those of a layer as one tensor per part? It is what the
   // experts are packed to one by one, one after another.
   bool stacks_experts = false;

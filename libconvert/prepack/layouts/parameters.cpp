@@ -285,18 +285,23 @@ void UnpackSchemeRows(const Layout& layout, const PackRequest& request, uint64_t
   for (uint64_t i = 0; i < rows * request.groups(); ++i) scales[i] = line[form.Stored(i)];
 }
 
-// Scales that the weight holds: multiplied by the layout's factor, which a scale must survive.
+// Scales multiplied by the layout's factor, which a scale must survive.
 Status PackScaled(const Layout& layout, const PackRequest& request, const ParameterStrip& strip,
                   std::span<const float> scales, std::span<std::byte> packed) {
   const ScaleDTypes as = DTypesOf(layout, request);
-  const float factor = layout.scales.in_weight->factor(request);
+  const float factor = layout.scales.factor(request);
   Scratch<float> scaled(scales.size());
   std::ranges::transform(scales, scaled.data(), [=](float scale) { return scale * factor; });
   PREPACK_TRY(PackScaleStrip(as, strip, std::span(scaled.data(), scales.size()), packed));
   for (size_t i = 0; i < scales.size(); ++i) {
     if (scaled[i] / factor == scales[i]) continue;
-    return ScaleDoesNotFit(PlaceOf(request, i), as.value, scaled[i])
-        .Hint("The kernel multiplies with a sixteenth of the scale");
+    const auto [row, group] = PlaceOf(request, i);
+    return Unsupported(fmt::format("scale of row {}, group {}", row, group),
+                       fmt::format("{} cannot hold a sixteenth of it, which the kernel multiplies "
+                                   "with: it would become {}",
+                                   DTypeName(as.value), scaled[i] / factor))
+        .Found(fmt::format("{}", scales[i]))
+        .Hint("Quantize the model again, or serve it with another runtime");
   }
   return {};
 }
@@ -320,7 +325,7 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
     return {{.offset = squares.Bytes(n0), .bytes = squares.Bytes(rows)}};
   }
   if (scale && layout.HoldsParameters()) {
-    return layout.scales.in_weight->place_scales(request, n0, rows);
+    return layout.scales.place_in_weight(request, n0, rows);
   }
   if (scale && AreSchemeRows(layout)) {
     const SchemeRows form(request);
@@ -355,7 +360,7 @@ Status PackScales(const Layout& layout, const PackRequest& request, uint64_t row
     return PackSchemeRows(layout, request, rows, scales, packed, global);
   }
   const ParameterStrip strip = StripOf(layout.scales.order, request, rows);
-  if (layout.HoldsParameters()) return PackScaled(layout, request, strip, scales, packed);
+  if (layout.scales.factor != nullptr) return PackScaled(layout, request, strip, scales, packed);
   const ScaleDTypes as = DTypesOf(layout, request);
   PREPACK_TRY(PackScaleStrip(as, strip, scales, packed));
   return layout.checkpoint ? CheckHeld(request, as.value, scales) : Status();
@@ -370,8 +375,8 @@ void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t row
   }
   UnpackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows), packed,
                    scales);
-  if (!layout.HoldsParameters()) return;
-  const float factor = layout.scales.in_weight->factor(request);
+  if (layout.scales.factor == nullptr) return;
+  const float factor = layout.scales.factor(request);
   for (float& scale : scales) scale /= factor;
 }
 

@@ -42,6 +42,7 @@ constexpr std::array kTargets = {
     Target{"onednn", "programs that call oneDNN's matmul"},
     Target{.id = "kt",
            .runtime = "KTransformers (kt-kernel with SGLang)",
+           .eight_bit_experts = true,
            .eight_bit_int8_experts = true},
     Target{kCompressedTensors, "compressed-tensors: vLLM, transformers, SGLang", false, true,
            "compressed-tensors"},
@@ -66,7 +67,7 @@ constexpr auto kLayouts = std::to_array<const Layout*>({
     &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,       &kVllmBf16Vnni,    &kZentorchWoq,
     &kZentorchDa8w4,    &kZentorchInt8,     &kZentorchInt8Dlp, &kVllmArmInt4W4A8, &kVllmArmInt8Neon,
     &kVllmArmInt8Plain, &kVllmArmBf16Neon,  &kOneDnnW4A16,     &kOneDnnW4A8,      &kOneDnnW8A8,
-    &kKtAmxInt8,        &kPlainBf16,        &kPlainBf16Conv1d, &kBf16Experts,
+    &kKtAmxInt8,        &kKtAmxInt4,        &kPlainBf16,       &kPlainBf16Conv1d, &kBf16Experts,
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({

@@ -98,6 +98,7 @@ extern const Layout kMxfp4Stacks;
 extern const Layout kModelOptMxfp8;
 extern const Layout kModelOptNvfp4;
 extern const Layout kGptqV2;
+extern const Layout kKtAmxInt4;
 extern const Layout kKtAmxInt8;
 extern const Layout kOneDnnW4A16;
 extern const Layout kOneDnnW4A8;

@@ -159,8 +159,6 @@ float ScaleFactor(const PackRequest& request) {
   return HasGroups(request) ? 1.0F : 0.0625F;
 }
 
-constexpr InWeight kInRecords = {.place_scales = PlaceScales, .factor = ScaleFactor};
-
 // One record while a panel of it is packed.
 struct Record {
   const PackJob& job;
@@ -402,7 +400,8 @@ constinit const Layout kVllmArmInt4W4A8 = {
     .scales = {.order = ParameterOrder::kInWeight,
                .value = kScaleDType,
                .stored = kScaleDType,
-               .in_weight = &kInRecords},
+               .factor = ScaleFactor,
+               .place_in_weight = PlaceScales},
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,

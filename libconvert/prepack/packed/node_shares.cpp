@@ -14,7 +14,11 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kNodeUnit = 64;
+// What the kernels take at a time: 64 bytes of input channels, which are the output channels of
+// other layers of the expert.
+uint64_t NodeUnit(const QuantizedLinear& linear) {
+  return linear.scheme().code == CodeType::kU4 ? 128 : 64;
+}
 
 std::string ShareName(std::string_view module, uint64_t node) {
   return fmt::format("{}.numa.{}", module, node);
@@ -31,12 +35,13 @@ Result<std::vector<std::unique_ptr<QuantizedLinear>>> CutForNodes(const Quantize
                                                                   uint64_t nodes) {
   const bool by_inputs = IsCutByInputs(whole.module());
   const uint64_t channels = by_inputs ? whole.k() : whole.n();
-  if (channels % (nodes * kNodeUnit) != 0) {
+  const uint64_t unit = NodeUnit(whole);
+  if (channels % (nodes * unit) != 0) {
     return Usage("--numa",
                  fmt::format("module {} cannot be cut for {} nodes", whole.module(), nodes))
         .Found(fmt::format("{} {} channels", channels, by_inputs ? "input" : "output"))
-        .Expected(fmt::format("a multiple of {}: each node computes a multiple of {}",
-                              nodes * kNodeUnit, kNodeUnit));
+        .Expected(fmt::format("a multiple of {}: each node computes a multiple of {}", nodes * unit,
+                              unit));
   }
   std::vector<std::unique_ptr<QuantizedLinear>> shares;
   const uint64_t each = channels / nodes;

@@ -24,8 +24,8 @@ inline constexpr uint64_t kMostNodes = 64;
 // Are they shares of the input channels? So for down_proj and w2.
 bool IsCutByInputs(std::string_view module);
 
-// The module for each node. kUsage where channels do not divide into multiples of 64, which the
-// kernels take at a time. The module must outlive them.
+// The module for each node. kUsage where channels do not divide into multiples of 64 (of 128 with
+// codes of 4 bits), which the kernels take at a time. The module must outlive them.
 Result<std::vector<std::unique_ptr<QuantizedLinear>>> CutForNodes(const QuantizedLinear& whole,
                                                                   uint64_t nodes);
 

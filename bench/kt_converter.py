@@ -1,12 +1,13 @@
 """kt-kernel's own converter and prepack side by side, on the same experts.
 
-    python kt_converter.py make FOLDER [EXPERTS LAYERS]      # writes FOLDER/bf16 and FOLDER/int8: the same model
-    python kt_converter.py theirs SCRIPT FOLDER/bf16 OUT     # runs kt-kernel's scripts/convert_cpu_weights.py
-    python kt_converter.py compare OURS THEIRS               # every tensor of experts, byte for byte
+    python kt_converter.py make BITS FOLDER [EXPERTS LAYERS]     # writes FOLDER/bf16 and FOLDER/int: the same model
+    python kt_converter.py theirs BITS SCRIPT FOLDER/bf16 OUT    # runs kt-kernel's scripts/convert_cpu_weights.py
+    python kt_converter.py compare OURS THEIRS                   # every tensor of experts, byte for byte
 
-with kt-kernel 0.7.2, torch and safetensors; the converter is in kt-kernel's repository, not in its package. Run
-`theirs` and prepack under /usr/bin/time -v. The experts have the size of Qwen3-30B-A3B's. Weights are code · 2^e with a
-code of ±127 in every channel, so kt-kernel's quantizer finds the very codes and scales of the int8 checkpoint.
+with kt-kernel 0.7.2, torch and safetensors, and compressed-tensors 0.19.0 for 4 BITS (else 8); the converter is in
+kt-kernel's repository, not in its package. Run `theirs` and prepack under /usr/bin/time -v. The experts have the size
+of Qwen3-30B-A3B's. Weights are code · 2^e with a code of ±127 (±7) in every channel, so kt-kernel's quantizer finds the
+very codes and scales of the integer checkpoint.
 
 kt-kernel asks for pinned memory, which torch gives out only beside a GPU; `theirs` gives it ordinary memory instead,
 and changes nothing else.
@@ -22,11 +23,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 HIDDEN, NEURONS = 2048, 768
-CONFIG = Path(__file__).parents[1] / "fixtures" / "checkpoints" / "ct-int8-moe" / "config.json"
+CHECKPOINTS = Path(__file__).parents[1] / "fixtures" / "checkpoints"
 
 
-def config(experts, layers):
-    return json.loads(CONFIG.read_text()) | {
+def config(bits, experts, layers):
+    return json.loads((CHECKPOINTS / f"ct-int{bits}-moe" / "config.json").read_text()) | {
         "hidden_size": HIDDEN, "moe_intermediate_size": NEURONS, "intermediate_size": NEURONS, "num_experts": experts,
         "num_hidden_layers": layers, "num_experts_per_tok": 8}
 
@@ -39,30 +40,40 @@ def others(layer, experts):
             for name, shape in shapes.items()}
 
 
-def make(folder, experts, layers):
+def stored(bits, name, codes, scale):
+    if bits == 8:
+        return {name + ".weight": codes, name + ".weight_scale": scale}
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+
+    return {name + ".weight_packed": pack_to_int32(codes, bits), name + ".weight_scale": scale,
+            name + ".weight_shape": torch.tensor(codes.shape)}
+
+
+def make(bits, folder, experts, layers):
+    most = 2 ** (bits - 1) - 1
     random = torch.Generator().manual_seed(1)
     sizes = {"gate_proj": (NEURONS, HIDDEN), "up_proj": (NEURONS, HIDDEN), "down_proj": (HIDDEN, NEURONS)}
-    plain = config(experts, layers)
+    plain = config(bits, experts, layers)
     quantized = dict(plain)
     del plain["quantization_config"]
-    for kind, text in (("bf16", plain), ("int8", quantized)):
+    for kind, text in (("bf16", plain), ("int", quantized)):
         (folder / kind).mkdir(parents=True)
         (folder / kind / "config.json").write_text(json.dumps(text, indent=2))
-    index = {"bf16": {}, "int8": {}}
+    index = {"bf16": {}, "int": {}}
     for layer in range(layers):
-        files = {"bf16": others(layer, experts), "int8": others(layer, experts)}
+        files = {"bf16": others(layer, experts), "int": others(layer, experts)}
         if layer == 0:
             for tensors in files.values():
                 tensors["model.embed_tokens.weight"] = torch.zeros(32, HIDDEN, dtype=torch.bfloat16)
                 tensors["model.norm.weight"] = torch.zeros(HIDDEN, dtype=torch.bfloat16)
         for expert in range(experts):
             for projection, (n, k) in sizes.items():
-                name = f"model.layers.{layer}.mlp.experts.{expert}.{projection}.weight"
-                codes = torch.randint(-127, 128, (n, k), dtype=torch.int8, generator=random)
-                codes[torch.arange(n), torch.randint(0, k, (n,), generator=random)] = 127
+                name = f"model.layers.{layer}.mlp.experts.{expert}.{projection}"
+                codes = torch.randint(-most, most + 1, (n, k), dtype=torch.int8, generator=random)
+                codes[torch.arange(n), torch.randint(0, k, (n,), generator=random)] = most
                 scale = torch.exp2(torch.randint(-14, -10, (n, 1), generator=random).float()).bfloat16()
-                files["bf16"][name] = codes.bfloat16() * scale
-                files["int8"][name], files["int8"][name + "_scale"] = codes, scale
+                files["bf16"][name + ".weight"] = codes.bfloat16() * scale
+                files["int"] |= stored(bits, name, codes, scale)
         for kind, tensors in files.items():
             file = f"model-{layer + 1:05}-of-{layers:05}.safetensors"
             save_file(tensors, folder / kind / file, {"format": "pt"})
@@ -72,7 +83,7 @@ def make(folder, experts, layers):
         (folder / kind / "model.safetensors.index.json").write_text(text)
 
 
-def theirs(script, source, out):
+def theirs(bits, script, source, out):
     ordinary_empty = torch.empty
 
     def empty(*args, **options):
@@ -80,7 +91,7 @@ def theirs(script, source, out):
         return ordinary_empty(*args, **options)
 
     torch.empty = empty
-    sys.argv = [script, "--input-path", source, "--input-type", "bf16", "--output", out, "--quant-method", "int8",
+    sys.argv = [script, "--input-path", source, "--input-type", "bf16", "--output", out, "--quant-method", f"int{bits}",
                 "--cpuinfer-threads", "2", "--threadpool-count", "1"]
     runpy.run_path(script, run_name="__main__")
 
@@ -107,8 +118,8 @@ def compare(ours, other):
 def main():
     command, *arguments = sys.argv[1:]
     if command == "make":
-        folder, experts, layers = arguments if len(arguments) > 1 else (*arguments, 64, 4)
-        make(Path(folder), int(experts), int(layers))
+        bits, folder, experts, layers = arguments if len(arguments) > 2 else (*arguments, 64, 4)
+        make(int(bits), Path(folder), int(experts), int(layers))
     else:
         {"theirs": theirs, "compare": compare}[command](*arguments)
 

@@ -5,7 +5,7 @@ import textwrap
 
 KINDS = [
     ("GPTQ, AWQ, AutoRound, compressed-tensors or Quark: 4 bits, symmetric", [
-        "ar-gptq-w4-sym", "ar-w4-sym-g128", "ct-gptq-static-act-g128", "ct-smollm2-w4a16-gptq-g64",
+        "ar-gptq-w4-sym", "ar-w4-sym-g128", "ct-gptq-static-act-g128", "ct-int4-moe", "ct-smollm2-w4a16-gptq-g64",
         "ct-spinquant-r1r2", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym",
         "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-sym-g128", "quark-awq"]),
     ("the same, asymmetric", [

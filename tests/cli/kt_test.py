@@ -9,38 +9,76 @@ import numpy
 from harness import CHECKPOINTS
 
 SOURCE = CHECKPOINTS / "ct-int8-moe"
+INT4 = CHECKPOINTS / "ct-int4-moe"
 PROJECTIONS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}
-LAYERS, EXPERTS = 2, 3
+LAYERS = 2
+EXPERTS = {SOURCE: 3, INT4: 2}
 
 
 def bf16(data):
     return (numpy.frombuffer(data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
 
 
-def closed_form(codes):
+def closed_form(source, codes):
     """kt-kernel's bytes, with its names for the sizes of blocks."""
     n_all, k_all = codes.shape
     n, k = numpy.arange(n_all)[:, None], numpy.arange(k_all)[None]
-    nb, kb = n // 64 * 64, k // 3584 * 3584
-    nbs, kbs = numpy.minimum(64, n_all - nb), numpy.minimum(3584, k_all - kb)
-    ns, ks, r = (n - nb) // 32 * 32, (k - kb) // 64 * 64, (n - nb) % 32
-    packed = numpy.empty(n_all * k_all, numpy.int8)
-    packed[
-        nb * k_all + kb * nbs + ns * kbs + ks * 32 + (r // 16) * 1024 + ((k - kb - ks) // 4) * 64
-        + (r % 16) * 4 + k % 4
-    ] = codes
-    return packed
+    step = 128 if source == INT4 else 64  # N_BLOCK, and input channels of a tile
+    nb, kb = n // step * step, k // 3584 * 3584
+    nbs, kbs = numpy.minimum(step, n_all - nb), numpy.minimum(3584, k_all - kb)
+    ns, ks, r = (n - nb) // 32 * 32, (k - kb) // step * step, (n - nb) % 32
+    before = (nb * k_all + kb * nbs + ns * kbs + ks * 32) * 64 // step
+    at = before + (r // 16) * 1024 + (k % 64 // 4) * 64 + (r % 16) * 4 + k % 4
+    packed = numpy.zeros(n_all * k_all * 64 // step, numpy.uint8)
+    if source == SOURCE:
+        packed[at] = codes.view(numpy.uint8)
+        return packed.view(numpy.int8)
+    for half in (0, 1):
+        here = numpy.broadcast_to(k % 128 // 64 == half, codes.shape)
+        packed[at[here]] |= (codes[here] & 15).astype(numpy.uint8) << 4 * half
+    return packed.view(numpy.int8)
+
+
+def stored_scales(source, scales):
+    return scales / numpy.float32(16) if source == INT4 else scales
+
+
+def codes_of(tensors, name):
+    """Signed codes [N, K]."""
+    if name + ".weight" in tensors:
+        _, shape, data = tensors[name + ".weight"]
+        return numpy.frombuffer(data, numpy.int8).reshape(shape)
+    _, shape, data = tensors[name + ".weight_packed"]
+    words = numpy.frombuffer(data, numpy.uint32).reshape(shape)
+    nibbles = words[:, :, None] >> numpy.arange(0, 32, 4, dtype=numpy.uint32) & 15
+    return nibbles.reshape(len(words), -1).astype(numpy.int8) - 8
+
+
+def set_codes(tensors, name, codes):
+    if name + ".weight" in tensors:
+        tensors[name + ".weight"] = "I8", list(codes.shape), codes.astype(numpy.int8).tobytes()
+        return
+    nibbles = (codes + 8).astype(numpy.uint32).reshape(len(codes), -1, 8)
+    words = (nibbles << numpy.arange(0, 32, 4, dtype=numpy.uint32)).sum(2, dtype=numpy.uint32)
+    tensors[name + ".weight_packed"] = "I32", list(words.shape), words.tobytes()
+
+
+def experts_of(source):
+    """Layer, expert, projection, and the name of the module."""
+    for layer in range(LAYERS):
+        for expert in range(EXPERTS[source]):
+            for projection in PROJECTIONS:
+                yield layer, expert, projection, f"model.layers.{layer}.mlp.experts.{expert}.{projection}"
 
 
 class Kt(harness.ToolTest):
-    def source_codes(self, name):
-        _, shape, data = harness.read_tensors(SOURCE)[name + ".weight"]
-        return numpy.frombuffer(data, numpy.int8).reshape(shape)
+    def source_codes(self, name, source=SOURCE):
+        return codes_of(harness.read_tensors(source), name)
 
-    def changed(self, change):
+    def changed(self, change, of=SOURCE):
         """A copy whose tensors (dtype, shape, bytes) `change` has edited."""
-        source = self.scratch / change.__name__
-        shutil.copytree(SOURCE, source)
+        source = self.scratch / f"{change.__name__}-{of.name}"
+        shutil.copytree(of, source)
         tensors = harness.read_tensors(source)
         change(tensors)
         header, data = {}, b""
@@ -57,38 +95,54 @@ class Kt(harness.ToolTest):
         plan = self.checked_json(run.stdout, "plan")
         return {m["module"]: {**plan["choices"][m["choice"]], **m} for m in plan["modules"]}
 
+    def check_experts(self, source, packed):
+        """All tensors of experts. The names of those in the source."""
+        tensors = harness.read_tensors(source)
+        names = set()
+        for layer, expert, projection, module in experts_of(source):
+            ours = f"blk.{layer}.ffn_{PROJECTIONS[projection]}_exps.{expert}.numa.0."
+            codes = codes_of(tensors, module)
+            dtype, shape, data = packed[ours + "weight"]
+            expected = closed_form(source, codes)
+            self.assertEqual((dtype, shape), ("I8", [expected.size]))
+            self.assertTrue((numpy.frombuffer(data, numpy.int8) == expected).all())
+            dtype, shape, data = packed[ours + "scale"]
+            self.assertEqual((dtype, shape), ("F32", [len(codes)]))
+            scales = stored_scales(source, bf16(tensors[module + ".weight_scale"][2]))
+            self.assertTrue((numpy.frombuffer(data, numpy.float32) == scales).all())
+            names |= {name for name in tensors if name.startswith(module + ".")}
+        return names
+
     def test_a_folder_holds_what_kt_kernel_maps(self):
-        out = self.convert(SOURCE, "kt")
-        source, packed = harness.read_tensors(SOURCE), harness.read_tensors(out)
-        experts = set()
-        for layer in range(LAYERS):
-            for expert in range(EXPERTS):
-                for projection, name in PROJECTIONS.items():
-                    module = f"model.layers.{layer}.mlp.experts.{expert}.{projection}"
-                    ours = f"blk.{layer}.ffn_{name}_exps.{expert}.numa.0."
-                    codes = self.source_codes(module)
-                    dtype, shape, data = packed[ours + "weight"]
-                    self.assertEqual((dtype, shape), ("I8", [codes.size]))
-                    self.assertTrue((numpy.frombuffer(data, numpy.int8) == closed_form(codes)).all())
-                    dtype, shape, data = packed[ours + "scale"]
-                    self.assertEqual((dtype, shape), ("F32", [len(codes)]))
-                    scales = bf16(source[module + ".weight_scale"][2])
-                    self.assertTrue((numpy.frombuffer(data, numpy.float32) == scales).all())
-                    experts |= {module + ".weight", module + ".weight_scale"}
-        for name, tensor in source.items():
-            if name in experts:
-                self.assertNotIn(name, packed)
-            else:
-                self.assertEqual(packed[name], tensor)
-        self.run_ok("verify", out, "--source", SOURCE)
+        for source in EXPERTS:
+            with self.subTest(source=source.name):
+                out = self.convert(source, "kt", name=source.name)
+                packed = harness.read_tensors(out)
+                experts = self.check_experts(source, packed)
+                for name, tensor in harness.read_tensors(source).items():
+                    if name in experts:
+                        self.assertNotIn(name, packed)
+                    else:
+                        self.assertEqual(packed[name], tensor)
+                self.run_ok("verify", out, "--source", source)
 
     def test_a_weight_is_found(self):
-        out = self.convert(SOURCE, "kt")
-        module = "model.layers.1.mlp.experts.2.down_proj"
-        text = self.run_ok("inspect", out, "--find", module, 37, 101, "--json").stdout
-        found = self.checked_json(text, "inspect_find")
-        self.assertEqual(found["source"]["weight"], found["packed"]["weight"])
-        self.assertEqual(found["packed"]["numbers"][0]["where"][0]["tensor"], "blk.1.ffn_down_exps.2.numa.0.weight")
+        module = "model.layers.1.mlp.experts.1.down_proj"
+        for source in EXPERTS:
+            with self.subTest(source=source.name):
+                out = self.convert(source, "kt", name=source.name)
+                text = self.run_ok("inspect", out, "--find", module, 37, 101, "--json").stdout
+                found = self.checked_json(text, "inspect_find")
+                self.assertEqual(found["source"]["weight"], found["packed"]["weight"])
+                self.assertEqual(found["packed"]["numbers"][0]["where"][0]["tensor"],
+                                 "blk.1.ffn_down_exps.1.numa.0.weight")
+
+    def test_4_bit_experts_get_the_activations_of_the_kernel(self):
+        modules = self.plan(INT4)
+        self.assertEqual({m["layout"] for m in modules.values()}, {"kt/amxint4"})
+        self.assertIn("the checkpoint says activations: none", next(iter(modules.values()))["note"])
+        self.assert_fails(5, ["activations are not quantized: the kernel quantizes them itself"], "convert", INT4,
+                          "-o", self.scratch / "out", "-t", "kt", "--scheme", "w4a16")
 
     def test_w8a16_experts_get_the_activations_of_the_kernel(self):
         source = self.copy_checkpoint("ct-int8-moe")
@@ -102,20 +156,64 @@ class Kt(harness.ToolTest):
 
     def test_the_code_that_the_kernel_misreads(self):
         name = "model.layers.1.mlp.experts.1.up_proj"
+        for source, layout, least in ((SOURCE, "kt/amxint8", -128), (INT4, "kt/amxint4", -8)):
+            for n, k in ((70, 33), (70, 62), (127, 63), (0, 0)):
+                def spoil(tensors):
+                    codes = codes_of(tensors, name).copy()
+                    codes[n, k] = least
+                    set_codes(tensors, name, codes)
 
-        def spoil(tensors):
-            dtype, shape, data = tensors[name + ".weight"]
-            codes = numpy.frombuffer(data, numpy.int8).reshape(shape).copy()
-            codes[70, 33] = -128
-            tensors[name + ".weight"] = dtype, shape, codes.tobytes()
+                with self.subTest(layout=layout, n=n, k=k):
+                    changed = self.changed(spoil, source)
+                    self.assert_fails(
+                        5,
+                        [f"module {name}", f"the kernel of {layout} reads weight ({n}, {k}) as +{-least} where the "
+                         "activation is negative", f"found code {least}",
+                         f"expected codes from {least + 1} to {-least - 1}"],
+                        "convert", changed, "-o", self.scratch / "out", "-t", "kt",
+                    )
+                    shutil.rmtree(changed)
+        self.assertFalse((self.scratch / "out").exists())
+
+    def test_a_scale_without_a_sixteenth(self):
+        name = "model.layers.0.mlp.experts.1.gate_proj.weight_scale"
+
+        def tiny(tensors):
+            _, shape, data = tensors[name]
+            scales = bf16(data).copy()
+            scales[5] = 1.1754945e-38  # above 2^-126: a sixteenth has fewer digits
+            tensors[name] = "F32", shape, scales.tobytes()
 
         self.assert_fails(
-            5,
-            [f"module {name}", "the kernel of kt/amxint8 reads weight (70, 33) as +128 where the activation is "
-             "negative", "found code -128", "expected codes from -127 to 127"],
-            "convert", self.changed(spoil), "-o", self.scratch / "out", "-t", "kt",
+            5, ["gate_proj", "scale of row 5, group 0: F32 cannot hold a sixteenth of it"],
+            "convert", self.changed(tiny, INT4), "-o", self.scratch / "out", "-t", "kt",
         )
-        self.assertFalse((self.scratch / "out").exists())
+
+    def test_all_experts_have_one_width(self):
+        """kt-kernel is told one method for all layers: the experts of the others are kept."""
+        source = self.scratch / "widths"
+        shutil.copytree(INT4, source)
+        config = json.loads((source / "config.json").read_text())
+        groups = config["quantization_config"]["config_groups"]
+        groups["group_1"] = json.loads(json.dumps(groups["group_0"]))
+        groups["group_1"] |= {"format": "int-quantized", "targets": ["re:.*layers.1.*"]}
+        groups["group_1"]["weights"]["num_bits"] = 8
+        groups["group_0"]["targets"] = ["re:.*layers.0.*"]
+        config["quantization_config"]["format"] = "mixed-precision"
+        (source / "config.json").write_text(json.dumps(config))
+        tensors = harness.read_tensors(source)
+        for layer, _, _, module in experts_of(INT4):
+            if layer == 0:
+                continue
+            codes = codes_of(tensors, module)
+            del tensors[module + ".weight_packed"], tensors[module + ".weight_shape"]
+            tensors[module + ".weight"] = "I8", list(codes.shape), codes.tobytes()
+        (source / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        for module, row in self.plan(source).items():
+            first = module.startswith("model.layers.0.")  # as many layers of each: the first layout of the table
+            self.assertEqual(row["layout"], None if first else "kt/amxint8")
+            if first:
+                self.assertIn("other experts of the model have codes of another width", row["candidates"][1]["reason"])
 
     def test_a_layer_is_packed_whole_or_not_at_all(self):
         prefix = "model.layers.0.mlp.experts."
@@ -142,7 +240,6 @@ class Kt(harness.ToolTest):
 
     def test_other_formats_are_told_where_to_go(self):
         for name, words in {
-            "ct-nested-moe": "--kt-method RAWINT4",
             "fp8-ue8m0": "--kt-method FP8",
             "ct-w8a8-dynamic": "the module is not an expert",
         }.items():
@@ -152,38 +249,46 @@ class Kt(harness.ToolTest):
                 )
         self.assertFalse((self.scratch / "out").exists())
 
+    def test_groups_are_told_where_to_go(self):
+        run = self.run_tool("plan", CHECKPOINTS / "ct-nested-moe", "-t", "kt", "--json")
+        self.assertEqual(run.returncode, 5)
+        reasons = [c["reason"] for choice in json.loads(run.stdout)["choices"] for c in choice["candidates"]]
+        self.assertEqual(sum("--kt-method RAWINT4" in reason for reason in reasons), 1)
+
     def test_damage_is_found(self):
-        out = self.convert(SOURCE, "kt")
-        path = out / "model.safetensors"
-        header, start = harness.read_header(path)
-        begin = start + header["blk.0.ffn_gate_exps.1.numa.0.weight"]["data_offsets"][0]
-        data = bytearray(path.read_bytes())
-        data[begin + 5] ^= 1
-        path.write_bytes(data)
-        result = self.run_tool("verify", out, "--source", SOURCE)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("model.layers.0.mlp.experts.1.gate_proj", result.stdout)
+        for source in EXPERTS:
+            for part in ("weight", "scale"):
+                with self.subTest(source=source.name, part=part):
+                    out = self.convert(source, "kt", name=f"{source.name}-{part}")
+                    path = out / "model.safetensors"
+                    header, start = harness.read_header(path)
+                    begin = start + header[f"blk.0.ffn_gate_exps.1.numa.0.{part}"]["data_offsets"][0]
+                    data = bytearray(path.read_bytes())
+                    data[begin + 5] ^= 1
+                    path.write_bytes(data)
+                    result = self.run_tool("verify", out, "--source", source)
+                    self.assertEqual(result.returncode, 1)
+                    self.assertIn("model.layers.0.mlp.experts.1.gate_proj", result.stdout)
 
     def test_experts_are_cut_for_numa_nodes(self):
-        out = self.convert(SOURCE, "kt", "--numa", "2")
-        packed, source = harness.read_tensors(out), harness.read_tensors(SOURCE)
-        for layer in range(LAYERS):
-            for expert in range(EXPERTS):
-                for projection, name in PROJECTIONS.items():
-                    module = f"model.layers.{layer}.mlp.experts.{expert}.{projection}"
-                    codes = self.source_codes(module)
-                    scales = bf16(source[module + ".weight_scale"][2])
+        for source, experts in EXPERTS.items():
+            with self.subTest(source=source.name):
+                out = self.convert(source, "kt", "--numa", "2", name=source.name)
+                packed, tensors = harness.read_tensors(out), harness.read_tensors(source)
+                for layer, expert, projection, module in experts_of(source):
+                    codes = codes_of(tensors, module)
+                    scales = stored_scales(source, bf16(tensors[module + ".weight_scale"][2]))
                     for node in range(2):
-                        ours = f"blk.{layer}.ffn_{name}_exps.{expert}.numa.{node}."
+                        ours = f"blk.{layer}.ffn_{PROJECTIONS[projection]}_exps.{expert}.numa.{node}."
                         if projection == "down_proj":
                             share, own = numpy.split(codes, 2, axis=1)[node], scales
                         else:
                             share, own = numpy.split(codes, 2)[node], numpy.split(scales, 2)[node]
                         weight = numpy.frombuffer(packed[ours + "weight"][2], numpy.int8)
-                        self.assertTrue((weight == closed_form(share)).all(), ours)
+                        self.assertTrue((weight == closed_form(source, share)).all(), ours)
                         self.assertEqual(packed[ours + "scale"][2], own.tobytes())
-        self.run_ok("verify", out, "--source", SOURCE)
-        self.assertEqual(len([n for n in packed if n.startswith("blk.")]), LAYERS * EXPERTS * 3 * 2 * 2)
+                self.run_ok("verify", out, "--source", source)
+                self.assertEqual(len([n for n in packed if n.startswith("blk.")]), LAYERS * experts * 3 * 2 * 2)
 
     def test_a_weight_of_a_node_is_found_in_the_source(self):
         out = self.convert(SOURCE, "kt", "--numa", "2")
@@ -212,6 +317,9 @@ class Kt(harness.ToolTest):
         ):
             with self.subTest(options=options):
                 self.assert_fails(code, words, "convert", SOURCE, "-o", out, *options)
+        self.assert_fails(
+            2, ["found 256 input channels, expected a multiple of 512: each node computes a multiple of 128"],
+            "convert", INT4, "-o", out, "-t", "kt", "--numa", "4")
         self.assertFalse(out.exists())
 
     def test_damage_in_the_share_of_a_node_is_found(self):
@@ -243,12 +351,16 @@ class Kt(harness.ToolTest):
         self.run_ok("verify", out, "--source", source)
 
     def test_a_folder_as_a_source(self):
-        whole = self.convert(SOURCE, "kt")
-        back = self.convert(whole, "compressed-tensors", name="back")
-        packed = harness.read_tensors(back)
-        for name, tensor in harness.read_tensors(SOURCE).items():
-            if name.endswith("_proj.weight") and ".experts." in name:
-                self.assertEqual(packed[name], tensor)
+        for source in EXPERTS:
+            with self.subTest(source=source.name):
+                whole = self.convert(source, "kt", name=f"{source.name}-whole")
+                back = harness.read_tensors(self.convert(whole, "compressed-tensors", name=f"{source.name}-back"))
+                tensors = harness.read_tensors(source)
+                for *_, module in experts_of(source):
+                    self.assertTrue((codes_of(back, module) == codes_of(tensors, module)).all())
+                    dtype, _, scales = back[module + ".weight_scale"]
+                    numbers = numpy.frombuffer(scales, numpy.float32) if dtype == "F32" else bf16(scales)
+                    self.assertTrue((numbers == bf16(tensors[module + ".weight_scale"][2])).all())
         cut = self.convert(SOURCE, "kt", "--numa", "2", name="cut")
         self.assert_fails(
             5, ["down_proj.numa.0: it is the share of one NUMA node"], "convert", cut, "-o",

@@ -30,6 +30,7 @@ PACKED = [
     ("onednn", "ct-w4a8", ()),
     ("onednn", "ct-w8a8-asym-act", ("--onednn-form", "plain")),
     ("kt", "ct-int8-moe", ()),
+    ("kt", "ct-int4-moe", ()),
 ]
 
 

@@ -66,7 +66,7 @@ class Arrays(harness.ToolTest):
 
     def test_packed_folders(self):
         for source in ("ct-w4a16-g32-asym", "gptqmodel-w4-actorder-g128", "ct-w8a8-dynamic", "ct-fp8-block",
-                       "ct-int8-moe"):
+                       "ct-int8-moe", "ct-int4-moe"):
             for target in harness.TARGETS:
                 out = self.scratch / f"{source}-{target}"
                 prepack.convert(CHECKPOINTS / source, out, target=target, fallback="dequantize", fuse=target != "onednn")

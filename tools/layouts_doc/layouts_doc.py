@@ -30,6 +30,7 @@ CONVERSIONS = [
     ("ct-fp8-block", "--scheme w8a8"),
     ("gpt-oss-mxfp4", ""),
     ("ct-int8-moe", ""),
+    ("ct-int4-moe", ""),
     ("ct-w8a16-g128-sym", "--fallback dequantize"),
     ("gptqmodel-gpt2-w8", "--fallback dequantize"),
     ("gpt-oss-mxfp4", "--fallback dequantize"),

@@ -164,7 +164,8 @@ constinit const Layout kKtAmxInt4 = {
         "byte (nb · K + kb · nbs + (n − nb) / 32 · 32 · kbs) / 2 + (k − kb) / 128 · 2048 + "
         "n % 32 / 16 · 1024 + k % 64 / 4 · 64 + n % 16 · 4 + k % 4, low half when k / 64 is even",
     .notes =
-        "scales are stored as sixteenths; the kernel without AMX takes a code of -8 for +8 where "
+        "a sixteenth of each scale is stored; the kernel without AMX takes a code of -8 for +8 "
+        "where "
         "the activation is negative, so modules with such codes are refused",
     .fingerprint = "b435cf5f1ff80d62033b81df4168141a",
     .for_experts = true,

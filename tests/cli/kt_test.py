@@ -1,6 +1,7 @@
 """Experts for KTransformers: what kt-kernel finds in the folder, and what is refused."""
 
 import json
+import re
 import shutil
 import unittest
 
@@ -72,8 +73,8 @@ def experts_of(source):
 
 
 class Kt(harness.ToolTest):
-    def source_codes(self, name, source=SOURCE):
-        return codes_of(harness.read_tensors(source), name)
+    def source_codes(self, name):
+        return codes_of(harness.read_tensors(SOURCE), name)
 
     def changed(self, change, of=SOURCE):
         """A copy whose tensors (dtype, shape, bytes) `change` has edited."""
@@ -189,31 +190,46 @@ class Kt(harness.ToolTest):
             "convert", self.changed(tiny, INT4), "-o", self.scratch / "out", "-t", "kt",
         )
 
-    def test_all_experts_have_one_width(self):
-        """kt-kernel is told one method for all layers: the experts of the others are kept."""
-        source = self.scratch / "widths"
-        shutil.copytree(INT4, source)
+    def two_widths(self, pattern):
+        """ct-int4-moe with 8 bits in the modules that the pattern is found in; the codes are the same."""
+        source = self.copy_checkpoint("ct-int4-moe")
         config = json.loads((source / "config.json").read_text())
-        groups = config["quantization_config"]["config_groups"]
-        groups["group_1"] = json.loads(json.dumps(groups["group_0"]))
-        groups["group_1"] |= {"format": "int-quantized", "targets": ["re:.*layers.1.*"]}
-        groups["group_1"]["weights"]["num_bits"] = 8
-        groups["group_0"]["targets"] = ["re:.*layers.0.*"]
-        config["quantization_config"]["format"] = "mixed-precision"
+        quantization = config["quantization_config"]
+        group = quantization["config_groups"]["group_0"]
+        weights = group["weights"] | {"num_bits": 8}
+        wide = group | {"format": "int-quantized", "targets": [f"re:{pattern}"], "weights": weights}
+        # The first group that names a module counts.
+        quantization["config_groups"] = {"group_0": wide, "group_1": group | {"targets": [f"re:(?!{pattern}).*"]}}
+        quantization["format"] = "mixed-precision"
         (source / "config.json").write_text(json.dumps(config))
         tensors = harness.read_tensors(source)
-        for layer, _, _, module in experts_of(INT4):
-            if layer == 0:
-                continue
-            codes = codes_of(tensors, module)
-            del tensors[module + ".weight_packed"], tensors[module + ".weight_shape"]
-            tensors[module + ".weight"] = "I8", list(codes.shape), codes.tobytes()
+        for *_, module in experts_of(INT4):
+            if re.match(pattern, module):
+                codes = codes_of(tensors, module)
+                del tensors[module + ".weight_packed"], tensors[module + ".weight_shape"]
+                tensors[module + ".weight"] = "I8", list(codes.shape), codes.tobytes()
         (source / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
-        for module, row in self.plan(source).items():
-            first = module.startswith("model.layers.0.")  # as many layers of each: the first layout of the table
-            self.assertEqual(row["layout"], None if first else "kt/amxint8")
-            if first:
-                self.assertIn("other experts of the model have codes of another width", row["candidates"][1]["reason"])
+        return source
+
+    def test_all_experts_have_one_width(self):
+        """kt-kernel is told one method for all layers: the experts of the others are kept."""
+        for name, pattern, packed, layout in (
+            ("layers of both, as many of each", r".*layers\.1\.", "model.layers.1.", "kt/amxint8"),
+            ("a layer of both", r".*layers\.1\..*up_proj", "model.layers.0.", "kt/amxint4"),
+        ):
+            with self.subTest(name):
+                source = self.two_widths(pattern)
+                for module, row in self.plan(source).items():
+                    if module.startswith(packed):
+                        self.assertEqual(row["layout"], layout)
+                        continue
+                    self.assertIsNone(row["layout"])
+                    self.assertIn("other experts of the model have codes of another width",
+                                  row["candidates"][0 if re.match(pattern, module) else 1]["reason"])
+                out = self.convert(source, "kt", name="widths")
+                self.run_ok("verify", out, "--source", source)
+                shutil.rmtree(out)
+                shutil.rmtree(source)
 
     def test_a_layer_is_packed_whole_or_not_at_all(self):
         prefix = "model.layers.0.mlp.experts."

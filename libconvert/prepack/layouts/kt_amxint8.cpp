@@ -28,7 +28,6 @@
 #include "prepack/kernels/unit_transpose.h"
 #include "prepack/layouts/kt_experts.h"
 #include "prepack/layouts/layout.h"
-#include "prepack/layouts/placement.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
 

@@ -323,7 +323,7 @@ struct ScaleLimits {
 // A signed code that the kernel reads as another number. A module with one is refused while it is
 // packed, because finding out earlier would take reading all of it.
 struct MisreadCode {
-  int8_t code = 0;
+  int code = 0;
   std::string_view how = {};       // "as … where …"
   std::string_view expected = {};  // the codes that are read right
 };

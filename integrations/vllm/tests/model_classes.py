@@ -1,5 +1,5 @@
-"""Tiny random models of the classes that people serve, made by transformers from a config, and
-quantized checkpoints of them. Nothing is downloaded."""
+"""Tiny random models of the classes that people serve, made by transformers from a config. Nothing is
+downloaded."""
 
 import json
 import re
@@ -11,11 +11,9 @@ from typing import Any
 
 import torch
 import transformers
-from quantized import FORMATS, Quantized, quantize
-from safetensors.torch import load_file, save_file
-from tiny_models import VOCABULARY, write_tokenizer
+from safetensors.torch import load_file
+from tiny_models import VOCABULARY
 
-_GROUP = 64
 _COMMON: dict[str, Any] = {
     "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
@@ -32,6 +30,8 @@ class ModelClass:
     auto: str = "AutoModelForCausalLM"
     # Linear layers that are quantized. Routers, heads, towers and embeddings never are.
     quantized: str = r".*(_(proj|with_mqa|qkvz|qkv|proj_z)|put_linear|\.w[123])"
+    # Experts that transformers stacks: does a row belong to an output? Otherwise inputs come first.
+    experts_give_rows: bool = False
     predicts: bool = False  # has it a further layer for speculative decoding (MTP)?
     # What its tower for images takes, in vLLM's terms; empty: it has none. The tower stays as it is.
     sees: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ CLASSES = {
 }  # fmt: skip
 
 
-def _random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """config.json and the checkpoint, as transformers writes them."""
     torch.manual_seed(7)
     config = one.of_config()
@@ -216,7 +216,7 @@ def _random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Te
     # transformers gives the layers of Kimi K2.5 the name that those of its tower have in checkpoints.
     tensors = {name.replace("language_model.model.blocks.", "language_model.model.layers."): tensor
                for name, tensor in tensors.items()}  # fmt: skip
-    tensors = _each_expert(tensors)
+    tensors = _each_expert(tensors, one.experts_give_rows)
     if one.predicts:
         config["num_nextn_predict_layers"] = 1
         tensors |= _prediction_layer(tensors, config["num_hidden_layers"], config["hidden_size"])
@@ -241,7 +241,9 @@ def _prediction_layer(
     return found
 
 
-def _each_expert(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _each_expert(
+    tensors: dict[str, torch.Tensor], experts_give_rows: bool
+) -> dict[str, torch.Tensor]:
     """Experts that transformers stacks, each by itself: as quantizers store them."""
     found = {}
     for name, tensor in tensors.items():
@@ -250,7 +252,7 @@ def _each_expert(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
             found[name] = tensor
             continue
         for expert, stored in enumerate(tensor):
-            weight = stored.t()  # inputs come first
+            weight = stored if experts_give_rows else stored.t()
             members = [weight] if last == "down_proj" else weight.chunk(2)
             names = [last] if last == "down_proj" else ["gate_proj", "up_proj"]
             for one, member in zip(names, members, strict=True):
@@ -268,71 +270,9 @@ def is_quantized(one: ModelClass, name: str, tensor: torch.Tensor) -> bool:
     )
 
 
-def _ignored(one: ModelClass, tensors: Mapping[str, torch.Tensor]) -> list[str]:
+def ignored_modules(one: ModelClass, tensors: Mapping[str, torch.Tensor]) -> list[str]:
     return [
         name.removesuffix(".weight")
         for name, tensor in tensors.items()
         if name.endswith(".weight") and tensor.dim() == 2 and not is_quantized(one, name, tensor)
     ]
-
-
-def write_class(folder: Path, key: str, form: str = "ct", rounded: str = "") -> Path:
-    """`form`: one of FORMATS, or fp8 (as DeepSeek stores it). `rounded`: modules that are stored in
-    bf16, with the values that quantizing has left."""
-    one = CLASSES[key]
-    config, tensors = _random_tensors(one)
-    weights = [name for name, tensor in tensors.items() if is_quantized(one, name, tensor)]
-    plain = [name for name in weights if re.fullmatch(rounded, name.removesuffix(".weight"))]
-    ignored = _ignored(one, tensors) + [name.removesuffix(".weight") for name in plain]
-    if form == "fp8":
-        quantization = {
-            "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
-            "weight_block_size": [128, 128], "modules_to_not_convert": ignored,
-        }  # fmt: skip
-    else:
-        quantization = FORMATS[form][1](_GROUP, True)
-        # vLLM looks for a layer's own name in this list, which is not always that of its place.
-        quantization["ignore"] = ignored + ([f"re:{rounded}"] if rounded else [])
-    stored: dict[str, torch.Tensor] = {}
-    for name, tensor in tensors.items():
-        module = name.removesuffix(".weight")
-        if name not in weights:
-            stored[name] = tensor
-        elif form == "fp8":
-            stored[name], stored[f"{module}.weight_scale_inv"] = _fp8_blocks(tensor)
-        else:
-            q = quantize(tensor.float().numpy(), _GROUP, True)
-            parts = FORMATS[form][0](q, True)
-            if name in plain:
-                parts = {"weight": _values(q)}
-            stored |= {f"{module}.{part}": value for part, value in parts.items()}
-    config["architectures"] = [one.architecture]
-    if plain != weights:
-        config["quantization_config"] = quantization
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder)
-    if one.preprocessor:
-        (folder / "preprocessor_config.json").write_text(json.dumps(one.preprocessor))
-    stored = {name: tensor.contiguous() for name, tensor in stored.items()}
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
-
-
-def _values(q: Quantized) -> torch.Tensor:
-    scales = torch.from_numpy(q.scales).bfloat16().float()[:, q.groups]
-    return ((torch.from_numpy(q.codes).float() - 8) * scales).bfloat16()
-
-
-def _fp8_blocks(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Blocks of 128 x 128; the last may be smaller."""
-    n, k = weight.shape
-    scales = torch.empty(-(-n // 128), -(-k // 128))
-    codes = torch.empty(n, k, dtype=torch.float8_e4m3fn)
-    for row in range(scales.shape[0]):
-        for column in range(scales.shape[1]):
-            at = (slice(row * 128, row * 128 + 128), slice(column * 128, column * 128 + 128))
-            block = weight[at].float()
-            scales[row, column] = block.abs().max() / 448
-            codes[at] = (block / scales[row, column]).to(torch.float8_e4m3fn)
-    return codes, scales

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from class_folders import write_class
 from conftest import convert
 from engine import generate
-from model_classes import CLASSES, write_class
+from model_classes import CLASSES
 from own_path import take_experts, take_fp8_blocks
 from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.model_executor.models.deepseek_mtp import DeepSeekMTP

@@ -1,0 +1,181 @@
+"""Writes docs/vllm-matrix.md: a page around the tables of what matrix.py has found.
+
+    report.py docs/vllm-matrix.md RESULTS.jsonl…
+
+The text of the page stays; what is between its two marks is written anew.
+"""
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from features import FEATURES
+from recipes import NOT_RUN, RECIPES
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+FORMS = {
+    "ct": "W4A16", "gptq": "GPTQ", "awq": "AWQ", "int8": "W8A8", "fp8": "FP8, blocks",
+    "fp8-channel": "FP8, channels", "fp8-tensor": "FP8, ModelOpt", "mxfp4": "MXFP4",
+}  # fmt: skip
+# What vLLM says when it does not run a checkpoint, and what that means.
+_REFUSALS = {
+    "requires AMX tile support": "no FP8 without AMX",
+    "No WNA16 MoE backend": "no 4-bit experts without AMX",
+    "No Int8 MoE backend": "no int8 experts without AMX",
+    "No MXFP4 MoE backend": "no MXFP4 experts without AMX",
+    "Failed to find a kernel that can implement the ScaledMM": "no FP8 without AMX",
+    "Unsupported FP8 MoE backend": "no FP8 experts with scales per channel",
+    "_C::static_scaled_fp8_quant()": "no op for static FP8 activations",
+    "expected scalar type Float but found BFloat16": "fails in its own FP8 kernel",
+}
+_REASONS = {"int8": "[1]", "fp8-channel": "[2]"}
+
+Row = dict[str, Any]
+
+
+def read(paths: list[Path]) -> tuple[list[Row], list[Row]]:
+    """Of matrix.py, the last of each row, and of features.py."""
+    found: dict[tuple, Row] = {}
+    features = []
+    for path in paths:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            if "feature" in row:
+                features.append(row)
+                continue
+            key = (row["vllm"], row["mode"], row["zentorch"], row["recipe"], row["form"])
+            found[key] = row
+    return list(found.values()), features
+
+
+def in_words(error: str) -> str:
+    for part, words in _REFUSALS.items():
+        if part in error:
+            return words
+    message = error.split(": ", 1)[-1]
+    for mark in ("cannot run this layer: ", "; "):
+        message = message.split(mark)[-1 if mark.endswith(": ") else 0]
+    return message.split(". ")[0].replace("|", "/")
+
+
+def verdict(row: Row, folder: str) -> str:
+    found = row[folder]
+    for reference, words in (("stock", "equal"), ("amx", "equal to vLLM's path for AMX")):
+        if found.get(reference) == "equal":
+            return words
+    if "alone" in found and found["alone"] != "runs":
+        return f"refused: {in_words(found['alone'])}"
+    if folder == "fused" and found.get("packed") == "equal":
+        return "as packed"
+    if "stock" in found:
+        return f"{found['stock']} {_REASONS.get(row['form'], '')}".rstrip()
+    return "runs [3]" if folder == "fused" and row["form"] == "fp8-tensor" else "runs"
+
+
+def distance(row: Row) -> str:
+    off = row["off_float"]
+    if "packed" not in off:
+        return ""
+    parts = [f"{off['packed']:.1e}"]
+    parts += [f"vLLM {off[name]:.1e}" for name in ("stock", "amx")[:1] if name in off]
+    return f"{', '.join(parts)} of {-off['logprob']:.1f}"
+
+
+def figures(row: Row, key: str, digits: int) -> str:
+    values = [row["figures"].get(name) for name in ("source", "packed", "fused")]
+    return " / ".join("–" if value is None else f"{value[key]:.{digits}f}" for value in values)
+
+
+def models(recipe: str) -> str:
+    return ", ".join(name.split("/")[-1] for name in RECIPES[recipe].models)
+
+
+def table(rows: list[Row]) -> list[str]:
+    lines = [
+        "| recipes | weights | vLLM itself | packed | packed with `--fuse` | off the model in bf16 "
+        "| loading, s | peak memory, MiB | anonymous, MiB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: (list(RECIPES).index(row["recipe"]), row["form"])):
+        published = row["form"] in RECIPES[row["recipe"]].published
+        stock = row["errors"].get("stock", "")
+        cells = [
+            models(row["recipe"]), FORMS[row["form"]] + (" (published)" if published else ""),
+            in_words(stock) if stock else "runs", verdict(row, "packed"), verdict(row, "fused"),
+            distance(row), figures(row, "load_seconds", 2), figures(row, "peak_mib", 0),
+            figures(row, "anonymous_mib", 0),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def kind(row: Row) -> tuple[str, bool, bool]:
+    return row["vllm"], row["zentorch"], row["mode"] == "compiled"
+
+
+def sections(rows: list[Row]) -> list[str]:
+    keys = sorted({kind(row) for row in rows})
+    lines = []
+    for vllm, zentorch, compiled in keys:
+        own = [row for row in rows if kind(row) == (vllm, zentorch, compiled)]
+        title = f"vLLM {vllm}, {'compiled' if compiled else 'eager'}, "
+        title += "with zentorch" if zentorch else "zentorch hidden"
+        recipes = sum(len(RECIPES[recipe].models) for recipe in {row["recipe"] for row in own})
+        lines += [f"## {title}", "", f"{len(own)} rows, {recipes} recipes.", "", *table(own), ""]
+        missing = missing_rows(own)
+        if missing:
+            lines += [wrap(f"Not run: {missing}."), ""]
+    lines += ["## Recipes that were not run", ""]
+    return lines + [wrap(f"- {name}: {why}", "  ") for name, why in NOT_RUN.items()]
+
+
+def wrap(text: str, further: str = "") -> str:
+    return textwrap.fill(text, 120, subsequent_indent=further, break_on_hyphens=False)
+
+
+def feature_sections(rows: list[Row]) -> list[str]:
+    """`rows`: of features.py."""
+    found = {(row["vllm"], row["feature"]): row for row in rows}
+    lines = []
+    for vllm in sorted({vllm for vllm, _ in found}):
+        lines += [f"## What else was served, vLLM {vllm}", "", "Eager, zentorch hidden.", ""]
+        lines += ["| what | weights | vLLM itself | packed | packed with `--fuse` |"]
+        lines += ["|---|---|---|---|---|"]
+        for key, feature in FEATURES.items():
+            row = found.get((vllm, key))
+            if row is None:
+                lines.append(f"| {feature.words} | {FORMS[feature.form]} | not run | | |")
+                continue
+            stock = row["errors"].get("stock", "")
+            cells = [feature.words, FORMS[row["form"]], in_words(stock) if stock else "runs",
+                     verdict(row, "packed"), verdict(row, "fused")]  # fmt: skip
+            lines.append(f"| {' | '.join(cells)} |")
+        lines.append("")
+    return lines
+
+
+def missing_rows(rows: list[Row]) -> str:
+    run = {(row["recipe"], row["form"]) for row in rows}
+    found = []
+    for key, recipe in RECIPES.items():
+        forms = [FORMS[form] for form in recipe.forms if (key, form) not in run]
+        if forms:
+            found.append(f"{models(key)} ({'; '.join(forms)})")
+    return ", ".join(found)
+
+
+def main() -> int:
+    page, *results = (Path(one) for one in sys.argv[1:])
+    text = page.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    rows, features = read(results)
+    body = "\n".join(sections(rows) + [""] + feature_sections(features)).rstrip()
+    page.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -136,6 +136,7 @@ class PrepackConfig(QuantizationConfig):
         if self.manifest is None or self.names is None:
             raise Unsupported(prefix, "vLLM has not told the plugin which folder it loads")
         check_load_format(self.manifest)
+        prefix = self.names.in_the_folder(prefix)
         if isinstance(layer, RoutedExperts):
             return self._experts(layer, prefix)
         names = self.names.of_layer(prefix, self.packed_modules_mapping)

@@ -13,6 +13,8 @@ FUSED = {
     "gate_up_proj": ("gate_proj", "up_proj"),
     "fused_qkv_a_proj": ("q_a_proj", "kv_a_proj_with_mqa"),
 }
+# What vLLM puts in front of every name in a draft model (`--speculative-config`).
+_DRAFT = "draft_model."
 _DECODER_LAYER = re.compile(r"(.*\blayers\.\d+)\.(.+)")
 _AFTER_LAYERS = re.compile(r"^(\w+)\.(\d+)\.(.+)")
 _PREDICTS_MORE = re.compile(r"(^|\.)mtp[._]")
@@ -42,6 +44,13 @@ class LayerNames:
 
     def _is_there(self, name: str) -> bool:
         return name in self.modules or name in self.kept or name in self.plain
+
+    def in_the_folder(self, layer: str) -> str:
+        """The name of a layer without what vLLM puts in front of all of them."""
+        known = (*self.modules, *self.kept, *self.plain)
+        if not layer.startswith(_DRAFT) or any(name.startswith(_DRAFT) for name in known):
+            return layer
+        return layer.removeprefix(_DRAFT)
 
     def of_layer(self, layer: str, mapping: Mapping[str, Any]) -> list[str]:
         """Of the modules in a linear layer: one, or those that vLLM fuses."""

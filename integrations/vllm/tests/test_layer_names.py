@@ -36,6 +36,16 @@ def test_a_fused_layer_that_is_stored_fused():
     assert names_of(name).of_layer(name, {}) == [name]
 
 
+def test_what_stands_in_front_of_the_names_of_a_draft_model():
+    name = f"{FIRST}.mlp.down_proj"
+    for names in (names_of(name), names_of(kept=[name]), names_of(plain=[name])):
+        assert names.in_the_folder(f"draft_model.{name}") == name
+        assert names.in_the_folder(name) == name
+    own = f"draft_model.{name}"  # a checkpoint that has it itself
+    for names in (names_of(own), names_of(kept=[own]), names_of(plain=[own])):
+        assert names.in_the_folder(own) == own
+
+
 def test_a_block_in_another_place_of_its_decoder_layer():
     names = names_of(f"{FIRST}.mamba.in_proj", f"{SECOND}.mamba.in_proj", f"{FIRST}.mlp.up_proj")
     assert names.of_layer(f"{FIRST}.mixer.in_proj", {}) == [f"{FIRST}.mamba.in_proj"]

@@ -145,6 +145,7 @@ def give_scores(folder: Path) -> None:
     config["architectures"] = ["LlamaForSequenceClassification"]
     config["id2label"] = {"0": "no", "1": "yes"}
     config["label2id"] = {"no": 0, "yes": 1}
+    config["quantization_config"]["ignore"].append("score")
     path.write_text(json.dumps(config), encoding="utf-8")
     weights = folder / "model.safetensors"
     tensors = load_file(weights)

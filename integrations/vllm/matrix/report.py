@@ -66,7 +66,7 @@ def verdict(row: Row, folder: str) -> str:
         if found.get(reference) == "equal":
             return words
     if "alone" in found and found["alone"] != "runs":
-        return f"refused: {in_words(found['alone'])}"
+        return f"refused: {in_words(found['alone'])} [4]"
     if folder == "fused" and found.get("packed") == "equal":
         return "as packed"
     if "stock" in found:

@@ -27,6 +27,11 @@ from prepack_vllm.own_tensors import claim
 from prepack_vllm.parts import Along, Part, expert_bias
 
 _SOURCE = "Load the source, which vLLM repacks itself"
+# vLLM's method for unquantized experts takes more activations than its op has: GELU, for one.
+_PLAIN = (
+    "vLLM may run the experts in bf16, in more memory: pack again with "
+    "--scheme '[.]experts[.]=bf16'. Or load the source on a CPU on which vLLM runs it"
+)
 # By layout that vLLM has no op for experts for: what to do.
 _HINTS = {
     "vllm-cpu/wna16": "Pack again with --scheme '[.]experts[.]=w4a8', which is how vLLM itself runs "
@@ -179,7 +184,7 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
             raise Unsupported(
                 self.grid.first.name,
                 f"vLLM's op for experts in {self.grid.layout} cannot run this layer: {why_not}",
-                hint=_SOURCE,
+                hint=_PLAIN,
             )
 
     def _why_not(self, layer: torch.nn.Module) -> str | None:

@@ -83,7 +83,7 @@ def row(**more):
         ({"stock": "other tokens"}, "other tokens [1]"),
         ({"alone": "runs"}, "runs"),
         ({"alone": "Unsupported: x: vLLM's op cannot run this layer: why not. Load the source"},
-         "refused: why not"),
+         "refused: why not [4]"),
     ],
 )  # fmt: skip
 def test_the_verdict_of_a_row(packed, expected):

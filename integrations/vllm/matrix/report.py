@@ -123,7 +123,7 @@ def sections(rows: list[Row]) -> list[str]:
         title = f"vLLM {vllm}, {'compiled' if compiled else 'eager'}, "
         title += "with zentorch" if zentorch else "zentorch hidden"
         recipes = sum(len(RECIPES[recipe].models) for recipe in {row["recipe"] for row in own})
-        lines += [f"## {title}", "", f"{len(own)} rows, {recipes} recipes.", "", *table(own), ""]
+        lines += [f"## {title}", "", f"Rows: {len(own)}; recipes: {recipes}.", "", *table(own), ""]
         missing = missing_rows(own)
         if missing:
             lines += [wrap(f"Not run: {missing}."), ""]

@@ -61,7 +61,7 @@ NOT_RUN = {
     ),
     "makes checkpoints of many gigabytes": (r"build/release/bin/generate_checkpoint .*",),
     "builds, installs, measures or tests, for minutes": (
-        r"tools/.*", r"~/.*/python bench/.*", r"integrations/vllm/run_tests.*", r"tests/packaging/re.*",
+        r"tools/.*", r"~/.*/python bench/.*", r"integrations/vllm/(run_tests|matrix/run).*", r"tests/packaging/re.*",
         r"cmake --(preset|build) .*",
     ),
     "needs a cluster, or GNU parallel: scale_docs_test.py and tests/scale run what the files do": (
@@ -93,7 +93,7 @@ NOT_RUN = {
 # Options of other programs: prepack_vllm.record, cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM, SGLang.
 FOREIGN_OPTIONS = {
     "--component", "--cold", "--only-sizes", "--scale-to", "--list", "--tsan", "--embeddings", "--experts",
-    "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
+    "--sparse", "--array", "--requeue", "--load-format", "--runner", "--speculative-config",
     "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
     "--kt-threadpool-count", "--kt-num-gpu-experts", "--load", "--checkpoints",
     "--runtime", "--expert-rows", "--connections", "--plan", "--side-files", "--scratch",

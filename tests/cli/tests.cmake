@@ -2,6 +2,7 @@ prepack_add_tests(cli
   output_paths_test.cpp
   progress_display_test.cpp
   terminal_test.cpp
+  shell_carrier_test.cpp
   table_test.cpp
   units_test.cpp
   verify_text_test.cpp)

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "prepack/base/progress.h"
 
@@ -55,7 +56,11 @@ std::string Filled(std::string_view command, std::string_view name, std::string_
 }
 
 // In a process group of its own, so that all that the shell has started can be ended.
-Result<pid_t> Start(std::string text, const std::string& option) {
+Result<pid_t> Start(std::string text, const std::string& option,
+                    std::vector<std::string> environment) {
+  std::vector<char*> variables;
+  for (std::string& variable : environment) variables.push_back(variable.data());
+  variables.push_back(nullptr);
   std::string shell = "sh";
   std::string flag = "-c";
   const std::array<char*, 4> arguments = {shell.data(), flag.data(), text.data(), nullptr};
@@ -68,7 +73,7 @@ Result<pid_t> Start(std::string text, const std::string& option) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t process = 0;
   const int error =
-      posix_spawn(&process, "/bin/sh", &actions, &attributes, arguments.data(), environ);
+      posix_spawn(&process, "/bin/sh", &actions, &attributes, arguments.data(), variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return SystemError(option, "cannot start a shell", error);
@@ -92,6 +97,13 @@ std::string EndText(int status) {
 
 }  // namespace
 
+ShellCarrier::ShellCarrier(std::string option, std::string command)
+    : option_(std::move(option)), command_(std::move(command)) {
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    environment_.emplace_back(*variable);
+  }
+}
+
 Status ShellCarrier::Check() const {
   if (command_.find(kName) != std::string::npos) return {};
   return Usage(option_, "the command does not say which file")
@@ -106,7 +118,7 @@ Status ShellCarrier::Carry(const std::string& name, const std::filesystem::path&
   std::error_code error;
   const std::filesystem::path place = std::filesystem::absolute(path, error);
   std::string text = Filled(command_, name, (error ? path : place).string());
-  PREPACK_TRY_ASSIGN(const pid_t process, Start(std::move(text), option_));
+  PREPACK_TRY_ASSIGN(const pid_t process, Start(std::move(text), option_, environment_));
   int status = 0;
   while (waitpid(process, &status, WNOHANG) == 0) {
     if (stop || CancellationRequested()) {

@@ -2,7 +2,7 @@
 #define PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_
 
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "prepack/convert/source_flow.h"
 
@@ -12,9 +12,9 @@ namespace prepack::cli {
 // place, each as one word. What the command prints goes to stderr.
 class ShellCarrier final : public FileCarrier {
  public:
-  // `option` names it in errors: "--fetch".
-  ShellCarrier(std::string option, std::string command)
-      : option_(std::move(option)), command_(std::move(command)) {}
+  // `option` names it in errors: "--fetch". The command has the environment of now: when it starts,
+  // another thread may be changing that of the process, as the runtime of oneDNN does.
+  ShellCarrier(std::string option, std::string command);
 
   // kUsage without {file} or {path}.
   Status Check() const;
@@ -24,6 +24,7 @@ class ShellCarrier final : public FileCarrier {
  private:
   std::string option_;
   std::string command_;
+  std::vector<std::string> environment_;
 };
 
 }  // namespace prepack::cli

@@ -59,6 +59,7 @@ std::string Filled(std::string_view command, std::string_view name, std::string_
 Result<pid_t> Start(std::string text, const std::string& option,
                     std::vector<std::string> environment) {
   std::vector<char*> variables;
+  variables.reserve(environment.size() + 1);
   for (std::string& variable : environment) variables.push_back(variable.data());
   variables.push_back(nullptr);
   std::string shell = "sh";

@@ -133,26 +133,27 @@ Ended RunToEnd(const std::vector<std::string>& command, Errors errors) {
                    .anonymous = anonymous}};
 }
 
-}  // namespace
-
-Cost Run(const std::vector<std::string>& command) {
-  const Ended ended = RunToEnd(command, Errors::kShown);
-  if (ended.code != 0) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
+// A code above `most` ends the benchmark.
+Cost CostOf(const Ended& ended, int most, const std::vector<std::string>& command) {
+  if (ended.code > most) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
   return ended.cost;
 }
 
+}  // namespace
+
+Cost Run(const std::vector<std::string>& command) {
+  return CostOf(RunToEnd(command, Errors::kShown), 0, command);
+}
+
 Cost RunWithFindings(const std::vector<std::string>& command) {
-  const Ended ended = RunToEnd(command, Errors::kShown);
-  if (ended.code > 1) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
-  return ended.cost;
+  return CostOf(RunToEnd(command, Errors::kShown), 1, command);
 }
 
 std::optional<Cost> RunIfSupported(const std::vector<std::string>& command) {
   constexpr int kUnsupported = 5;
   const Ended ended = RunToEnd(command, Errors::kHidden);
   if (ended.code == kUnsupported) return std::nullopt;
-  if (ended.code != 0) Fail(fmt::format("failed: {}", fmt::join(command, " ")));
-  return ended.cost;
+  return CostOf(ended, 0, command);
 }
 
 Cost Summarize(const std::vector<Cost>& costs) {

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "prepack/base/exec_pointers.h"
 #include "prepack/base/progress.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has it nowhere
@@ -58,10 +59,6 @@ std::string Filled(std::string_view command, std::string_view name, std::string_
 // In a process group of its own, so that all that the shell has started can be ended.
 Result<pid_t> Start(std::string text, const std::string& option,
                     std::vector<std::string> environment) {
-  std::vector<char*> variables;
-  variables.reserve(environment.size() + 1);
-  for (std::string& variable : environment) variables.push_back(variable.data());
-  variables.push_back(nullptr);
   std::string shell = "sh";
   std::string flag = "-c";
   const std::array<char*, 4> arguments = {shell.data(), flag.data(), text.data(), nullptr};
@@ -73,8 +70,8 @@ Result<pid_t> Start(std::string text, const std::string& option,
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   pid_t process = 0;
-  const int error =
-      posix_spawn(&process, "/bin/sh", &actions, &attributes, arguments.data(), variables.data());
+  const int error = posix_spawn(&process, "/bin/sh", &actions, &attributes, arguments.data(),
+                                ExecPointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return SystemError(option, "cannot start a shell", error);

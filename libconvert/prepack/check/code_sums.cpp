@@ -81,6 +81,17 @@ const std::array<int64_t, 256>& Fp4Bytes() {
   return kBytes;
 }
 
+// Calls add(i, table) for every i of [begin, end).
+template <typename Add>
+void CountInTurns(uint64_t begin, uint64_t end, ByteTables& tables, const Add& add) {
+  uint64_t i = begin;
+  for (; i + 2 <= end; i += 2) {
+    add(i, tables[0]);
+    add(i + 1, tables[1]);
+  }
+  if (i < end) add(i, tables[0]);
+}
+
 }  // namespace
 
 PieceSums SumNibbles(const std::byte* row, uint64_t first, uint64_t end, ByteTables& bytes,
@@ -93,17 +104,11 @@ PieceSums SumNibbles(const std::byte* row, uint64_t first, uint64_t end, ByteTab
   };
   if (first % 2 != 0) add_single(std::to_integer<unsigned>(row[first / 2]) >> 4, sums.odd);
   uint64_t packed = 0;
-  uint64_t i = (first + 1) / 2;
-  const auto add = [&](uint64_t at, CodeTable& histogram) {
+  CountInTurns((first + 1) / 2, end / 2, bytes, [&](uint64_t at, CodeTable& table) {
     const auto byte = std::to_integer<uint8_t>(row[at]);
-    ++histogram[byte];
+    ++table[byte];
     packed += kNibbleSums[byte];
-  };
-  for (; i + 2 <= end / 2; i += 2) {
-    add(i, bytes[0]);
-    add(i + 1, bytes[1]);
-  }
-  if (i < end / 2) add(i, bytes[0]);
+  });
   sums.even += packed & 0xFFFFU;
   sums.odd += packed >> 16 & 0xFFFFU;
   sums.squares += packed >> 32;
@@ -132,19 +137,13 @@ PieceSums SumFloats(std::span<const std::byte> row, ByteTables& tables, double& 
   uint64_t counts = 0;
   int64_t values = 0;
   int64_t squares = 0;
-  const auto add = [&](std::byte byte, CodeTable& histogram) {
-    const auto code = std::to_integer<uint8_t>(byte);
-    ++histogram[code];
+  CountInTurns(0, row.size(), tables, [&](uint64_t at, CodeTable& table) {
+    const auto code = std::to_integer<uint8_t>(row[at]);
+    ++table[code];
     counts += codes[code].counts;
     values += codes[code].value;
     squares += codes[code].value * codes[code].value;
-  };
-  size_t i = 0;
-  for (; i + 2 <= row.size(); i += 2) {
-    add(row[i], tables[0]);
-    add(row[i + 1], tables[1]);
-  }
-  if (i < row.size()) add(row[i], tables[0]);
+  });
   sum += static_cast<double>(values) / kFp8Units;
   value_squares += static_cast<double>(squares) / (kFp8Units * kFp8Units);
   return {.count = row.size(),
@@ -158,17 +157,11 @@ PieceSums SumFloatNibbles(const std::byte* row, uint64_t first, uint64_t end, By
                           CodeTable& codes, double& sum, double& value_squares) {
   const std::array<int64_t, 256>& bytes = Fp4Bytes();
   int64_t packed = 0;
-  const auto add = [&](uint64_t at, CodeTable& histogram) {
+  CountInTurns(first / 2, end / 2, tables, [&](uint64_t at, CodeTable& table) {
     const auto byte = std::to_integer<uint8_t>(row[at]);
-    ++histogram[byte];
+    ++table[byte];
     packed += bytes[byte];
-  };
-  uint64_t i = first / 2;
-  for (; i + 2 <= end / 2; i += 2) {
-    add(i, tables[0]);
-    add(i + 1, tables[1]);
-  }
-  if (i < end / 2) add(i, tables[0]);
+  });
   if (end % 2 != 0) {
     const unsigned code = std::to_integer<unsigned>(row[end / 2]) & 15U;
     ++codes[code];

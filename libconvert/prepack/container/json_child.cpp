@@ -16,6 +16,7 @@
 #include <chrono>
 #include <thread>
 
+#include "prepack/base/exec_pointers.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/text.h"
 
@@ -47,15 +48,6 @@ std::vector<std::string> EnvironmentOf(const ChildCommand& command) {
   return all;
 }
 
-// As exec wants them; the strings must live longer.
-std::vector<char*> Pointers(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // `theirs` becomes its input and output. All other files of ours are closed when it starts.
 int Spawn(const ChildCommand& command, int theirs, int errors, pid_t& process) {
   std::vector<std::string> arguments = command.arguments;
@@ -70,7 +62,7 @@ int Spawn(const ChildCommand& command, int theirs, int errors, pid_t& process) {
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   const int error = posix_spawn(&process, arguments.front().c_str(), &actions, &attributes,
-                                Pointers(arguments).data(), Pointers(environment).data());
+                                ExecPointers(arguments).data(), ExecPointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error;

@@ -144,8 +144,7 @@ struct Plan {
   std::map<const QuantizedLinear*, ValueFacts> facts = {};
   // The class of the model, where it reads experts as one tensor per layer; see ClassWithStacks.
   std::string_view class_with_stacks = {};
-  // Where layouts take whole mixtures only: those that lack an expert, or have one that no layout
-  // takes, see MixtureOf.
+  // Where layouts take whole mixtures only: those that are not packed, and why; see MixtureOf.
   std::map<std::string, MixtureFault, std::less<>> mixture_faults = {};
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;

@@ -35,6 +35,11 @@ void KeepIfWorst(const WorstElement& element, std::vector<WorstElement>& worst) 
   if (worst.size() > kWorstElements) worst.pop_back();
 }
 
+// Zeros of either sign count as equal, because the sign comes from the scale.
+bool IsEqual(float a, float b) {
+  return SameBits(a, b) || a == b;
+}
+
 double SumOf(const DifferenceLanes::Lanes& lanes) {
   return std::accumulate(lanes.begin(), lanes.end(), 0.0);
 }
@@ -73,8 +78,7 @@ DifferenceLanes Judge(const Block& block, const DifferenceBounds& bounds) {
 // One by one, in order.
 void FindLargest(const Block& block, WeightDifferences& differences) {
   for (uint64_t i = 0; i < block.a.size(); ++i) {
-    // Zeros of either sign count as equal, because the sign comes from the scale.
-    if (SameBits(block.a[i], block.b[i]) || block.a[i] == block.b[i]) continue;
+    if (IsEqual(block.a[i], block.b[i])) continue;
     const WorstElement element = block.Element(i);
     const double distance = Distance(element);
     const double larger = std::max(std::abs(static_cast<double>(block.a[i])),
@@ -91,7 +95,7 @@ void AddOneByOne(const Block& block, double tolerance, WeightDifferences& differ
     const double a = block.a[i];
     const double b = block.b[i];
     differences.signal += a * a;
-    if (SameBits(block.a[i], block.b[i]) || a == b) continue;
+    if (IsEqual(block.a[i], block.b[i])) continue;
     const double distance = Distance(block.Element(i));
     ++differences.unequal;
     if (!(distance <= tolerance * std::max(std::abs(a), std::abs(b)))) ++differences.beyond;

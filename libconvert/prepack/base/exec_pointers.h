@@ -1,0 +1,20 @@
+#ifndef PREPACK_BASE_EXEC_POINTERS_H_
+#define PREPACK_BASE_EXEC_POINTERS_H_
+
+#include <string>
+#include <vector>
+
+namespace prepack {
+
+// Arguments or an environment as exec wants them, null at the end; the strings must live longer.
+inline std::vector<char*> ExecPointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace prepack
+
+#endif  // PREPACK_BASE_EXEC_POINTERS_H_

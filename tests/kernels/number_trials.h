@@ -366,6 +366,31 @@ inline Trial digest_quads(const TrialShape& shape) {
           }};
 }
 
+// The weights, the factors, and then the codes.
+inline Trial digest_bytes(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  const size_t codes = sizeof(ByteWeights) + count * sizeof(int16_t);
+  return {.in_bytes = codes + count,
+          .out_bytes = sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            *As<uint32_t>(out) = kernels.digest_bytes(in + codes, count, *As<ByteWeights>(in),
+                                                      As<int16_t>(in + sizeof(ByteWeights)));
+          }};
+}
+
+inline Trial digest_byte_pairs(const TrialShape& shape) {
+  constexpr size_t kPairBytes = 2 * kBytePairChannels;
+  const size_t stride = kPairBytes + shape.in_gap;
+  const size_t codes = sizeof(ByteWeights) + 2 * shape.cols * sizeof(int16_t);
+  return {.in_bytes = codes + StridedSize(shape.cols, kPairBytes, stride),
+          .out_bytes = kBytePairChannels * sizeof(uint32_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(As<uint32_t>(out), kBytePairChannels, 7);
+            kernels.digest_byte_pairs(in + codes, stride, shape.cols, *As<ByteWeights>(in),
+                                      As<int16_t>(in + sizeof(ByteWeights)), As<uint32_t>(out));
+          }};
+}
+
 inline Trial widen_quads(const TrialShape& shape) {
   const size_t stride = 4 * kStripChannels + shape.in_gap;
   return {.in_bytes = StridedSize(shape.cols, 4 * kStripChannels, stride),

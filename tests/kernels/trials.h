@@ -390,6 +390,8 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
     {"digest_nibbles", "digests of nibbles", {.cols = 2048}},
     {"digest_nibble_lines", "digests of nibbles, lines", {.cols = 256}},
     {"digest_quads", "digests of fours of bytes", {.cols = 2048}},
+    {"digest_bytes", "digests of bytes", {.cols = 65536}},
+    {"digest_byte_pairs", "digests of pairs of bytes", {.cols = 2048}},
     {"widen_quads", "fours of bytes", {.cols = 2048}},
 };
 

@@ -253,6 +253,39 @@ TEST_CASE("digests of fours of bytes are those of their output channels") {
   }
 }
 
+TEST_CASE("digests of bytes are those of the weights that they stand for") {
+  SplitMix64 random(16);
+  ByteWeights weights;
+  for (uint16_t& upper : weights.upper) upper = static_cast<uint16_t>(random.Next());
+  constexpr size_t kStride = 2 * kBytePairChannels + 3;
+  for (const size_t count : {size_t{1}, size_t{32}, size_t{77}, size_t{512}}) {
+    std::vector<uint8_t> codes(count * kStride);
+    for (uint8_t& code : codes) code = static_cast<uint8_t>(random.Next());
+    std::vector<int16_t> factors(2 * count);
+    for (int16_t& factor : factors) factor = static_cast<int16_t>(random.Next());
+    const auto digest_of = [&](uint8_t code, size_t k) {
+      return (uint32_t{weights.upper[code]} << 16) *
+             static_cast<uint32_t>(static_cast<int32_t>(factors[k]));
+    };
+    for (const Isa isa : SupportedIsas()) {
+      const KernelTable& kernels = KernelsFor(isa);
+      uint32_t expected = 0;
+      for (size_t k = 0; k < count; ++k) expected += digest_of(codes[k], k);
+      CHECK(kernels.digest_bytes(codes.data(), count, weights, factors.data()) == expected);
+      std::vector<uint32_t> digests(kBytePairChannels, 5);
+      kernels.digest_byte_pairs(codes.data(), kStride, count, weights, factors.data(),
+                                digests.data());
+      for (size_t i = 0; i < kBytePairChannels; ++i) {
+        expected = 5;
+        for (size_t k = 0; k < 2 * count; ++k) {
+          expected += digest_of(codes[k / 2 * kStride + 2 * i + k % 2], k);
+        }
+        CHECK(digests[i] == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("fours of bytes become pairs") {
   std::vector<int8_t> quads(70 + 64);
   for (size_t i = 0; i < quads.size(); ++i) quads[i] = static_cast<int8_t>(i * 37);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "prepack/base/checked.h"
@@ -18,7 +20,8 @@ namespace prepack {
 namespace {
 
 constexpr uint64_t kVnniPairChannels = 32;  // of a block; the last may have fewer
-constexpr uint64_t kBlockK = 128;           // input channels per FP8 scale
+static_assert(kVnniPairChannels == kBytePairChannels);
+constexpr uint64_t kBlockK = 128;  // input channels per FP8 scale
 
 // Where element (n, k) lies, counted in elements, and how far it is to the next pair.
 struct PairPlace {
@@ -55,6 +58,12 @@ float DecodeLikeKernel(uint8_t code) {
   const float magnitude =
       std::ldexp(1.0F + static_cast<float>(code & 7) / 8.0F, (code >> 3 & 15) - 7);
   return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+void FillUpper(const std::array<float, 256>& values, ByteWeights& weights) {
+  for (size_t code = 0; code < values.size(); ++code) {
+    weights.upper[code] = static_cast<uint16_t>(std::bit_cast<uint32_t>(values[code]) >> 16);
+  }
 }
 
 using EightCodes [[gnu::vector_size(16)]] = uint16_t;
@@ -108,16 +117,49 @@ class Fp8VnniModel final : public FloatModel {
       }
       return;
     }
-    std::array<float, 256> table = values_;
+    // A few weights are not worth a table of all of them.
+    const bool few = piece.inputs <= kFewInputs;
     const float scale = ScaleOf(piece.n0, piece.k0);
-    if (!ScalesSums(m())) {
-      for (float& value : table) value = RoundByInstruction(DType::kBF16, value * scale);
-    }
+    const std::array<float, 256> table = few ? values_ : WeightsOf(scale);
     for (uint64_t j = 0; j < piece.inputs; ++j) {
       const std::byte* codes = &packed().weight[place.start + j / 2 * place.stride + j % 2];
       float* to = w + j * kStripChannels;
-      for (uint64_t i = 0; i < piece.rows; ++i) to[i] = table[static_cast<uint8_t>(codes[2 * i])];
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        const float value = table[static_cast<uint8_t>(codes[2 * i])];
+        to[i] = few ? Weight(value, scale) : value;
+      }
     }
+  }
+
+  // All weights are of bf16, scaled or not: a code has no more than four bits of a number.
+  bool DigestStrips(const ModelPiece& strips, const int16_t* factors,
+                    uint32_t* digests) const override {
+    const bool whole = strips.n0 % kVnniPairChannels == 0 && strips.rows % kVnniPairChannels == 0;
+    if (!whole || strips.inputs % 2 != 0) return false;
+    ByteWeights weights;
+    std::optional<float> scale;  // that the weights are for
+    for (uint64_t i = 0; i < strips.rows; i += kVnniPairChannels) {
+      const float own = ScaleOf(strips.n0 + i, strips.k0);
+      if (scale != own) FillUpper(WeightsOf(own), weights);
+      scale = own;
+      const PairPlace place = PlaceOfPair(n(), k(), strips.n0 + i, strips.k0);
+      kernels().digest_byte_pairs(reinterpret_cast<const uint8_t*>(&packed().weight[place.start]),
+                                  place.stride, strips.inputs / 2, weights, factors, digests + i);
+    }
+    return true;
+  }
+
+  // As the kernel multiplies it.
+  float Weight(float value, float scale) const {
+    return ScalesSums(m()) ? value : RoundByInstruction(DType::kBF16, value * scale);
+  }
+
+  std::array<float, 256> WeightsOf(float scale) const {
+    std::array<float, 256> weights;
+    for (size_t code = 0; code < weights.size(); ++code) {
+      weights[code] = Weight(values_[code], scale);
+    }
+    return weights;
   }
 
   void Fold(const ModelPiece& segment, const float* sums, float* results) const override {

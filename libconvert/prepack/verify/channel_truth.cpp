@@ -3,6 +3,8 @@
 #include "prepack/verify/channel_truth.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -17,6 +19,8 @@ namespace {
 // Weights that are decoded at a time, as floats and as small steps.
 constexpr uint64_t kPieceWeights = kPieceBytes / sizeof(float);
 constexpr uint64_t kSmallPieceWeights = kPieceBytes;
+// Codes with one scale, from which on looking all up that there can be costs less.
+constexpr uint64_t kManyCodes = 1024;
 // Output channels that lie side by side in a file are read by whole lines of the cache, if they are
 // so many.
 constexpr uint64_t kPieceLine = 64;
@@ -128,10 +132,56 @@ uint32_t ChannelTruth::Digest(std::span<const float> stored, std::span<const flo
   return digest;
 }
 
+// All weights that codes of a group with this scale stand for; null: they are not of bf16, or it
+// would take longer to make them than to do without.
+const ByteWeights* ChannelTruth::WeightsOf(uint64_t group, float scale, uint64_t count,
+                                           ChannelPanelTruth& panel) const {
+  ChannelPanelTruth::CodeWeights& own = panel.code_weights[group];
+  const bool pays = count >= kManyCodes || own.scale == scale;
+  if (own.scale != scale) own.is_made = false;
+  own.scale = scale;
+  if (!own.is_made) {
+    if (!pays) return nullptr;
+    std::array<float, kSecondCodes> weights;
+    FillKernelWeights(rounding_, to_f16_, std::span(panel.decoded.values, kSecondCodes), scale,
+                      weights);
+    own.are_bf16 = true;
+    for (size_t code = 0; code < weights.size(); ++code) {
+      const auto bits = std::bit_cast<uint32_t>(weights[code]);
+      own.weights.upper[code] = static_cast<uint16_t>(bits >> 16);
+      own.are_bf16 = own.are_bf16 && (bits & 0xFFFF) == 0;
+    }
+    own.is_made = true;
+  }
+  return own.are_bf16 ? &own.weights : nullptr;
+}
+
+std::optional<uint32_t> ChannelTruth::DigestBytes(std::span<const int8_t> codes,
+                                                  std::span<const float> scales,
+                                                  ChannelPanelTruth& panel) const {
+  if (!panel.by_group.empty()) return std::nullopt;
+  const auto* from = reinterpret_cast<const uint8_t*>(codes.data());
+  uint32_t digest = 0;
+  uint64_t k = 0;
+  bool complete = true;
+  for (size_t run = 0; run < panel.run_ends.size(); ++run) {
+    const uint64_t count = panel.run_ends[run] - k;
+    const uint64_t group = panel.run_groups[run];
+    const float scale = ScalesSums(rounding_) ? 1.0F : scales[group];
+    // Asked for every group, so that the next channel finds what pays by then.
+    const ByteWeights* weights = WeightsOf(group, scale, count, panel);
+    complete = complete && weights != nullptr;
+    if (complete) digest += Kernels().digest_bytes(from + k, count, *weights, &factors_.narrow[k]);
+    k += count;
+  }
+  return complete ? std::optional(digest) : std::nullopt;
+}
+
 // Codes are looked up, one channel at a time: there are few, so that all become what the kernel
 // reads them as beforehand.
 uint32_t ChannelTruth::DigestCodes(std::span<const int8_t> codes, std::span<const float> scales,
                                    ChannelPanelTruth& panel) const {
+  if (const std::optional<uint32_t> digest = DigestBytes(codes, scales, panel)) return *digest;
   panel.steps_of_codes.resize(codes.size());
   const int8_t* from = codes.data();
   const float* values = panel.values.data();
@@ -261,8 +311,11 @@ void ChannelTruth::AddPiece(WeightRounding judged, uint64_t first, uint64_t widt
   const DecodedRows& decoded = panel.decoded;
   const uint64_t groups = decoded.groups();
   if (decoded.values != nullptr) {
+    if (decoded.values != panel.code_values) panel.code_weights.clear();
+    panel.code_values = decoded.values;
     panel.values.assign(decoded.values, decoded.values + kSecondCodes);
     if (ReadsAsNormal(rounding_)) ReadAllAsNormal(panel.values, panel.values);
+    panel.code_weights.resize(groups);
   }
   for (uint64_t channel = 0; channel < decoded.rows(); ++channel) {
     const std::span scales = std::span(panel.scales).subspan((first + channel) * groups, groups);
@@ -282,6 +335,7 @@ Status ChannelTruth::Compute(WeightRounding judged, uint64_t n0, uint64_t channe
   panel.kernel.assign(truth_.kernel_hot().size() * channels, 0);
   panel.digests.clear();
   panel.scales.clear();
+  panel.code_weights.clear();
   panel.zeros = true;
   panel.decoded.takes_small = TakesSmall();
   panel.decoded.takes_codes = !integers_;

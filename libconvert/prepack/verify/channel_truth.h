@@ -10,11 +10,13 @@
 // sums that 8-bit kernels take off for their zero points.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
+#include "prepack/kernels/byte_digests.h"
 #include "prepack/kernels/weight_digests.h"
 #include "prepack/verify/truth.h"
 
@@ -43,12 +45,21 @@ struct ChannelPanelTruth {
   std::vector<float> steps_by_group;  // the steps of one channel
   std::vector<float> values;          // of codes, as the kernel reads them
   std::vector<float> steps_of_codes;  // in one channel
-  std::vector<uint64_t> run_ends;     // of consecutive input channels with the same group
-  std::vector<uint64_t> run_groups;   // which that is
-  uint64_t run_inputs = 0;            // how many each run has; 0: some have other numbers
-  std::vector<float> run_scales;      // in one channel
-  std::vector<float> weights;         // of one run
-  std::vector<uint64_t> hot_groups;   // by hot input, as hot_ has them
+  // Of a group: the weights that its codes stand for in the channels with this scale.
+  struct CodeWeights {
+    float scale = 0;
+    bool is_made = false;
+    bool are_bf16 = false;
+    ByteWeights weights;
+  };
+  std::vector<CodeWeights> code_weights;
+  const float* code_values = nullptr;  // that they are made of
+  std::vector<uint64_t> run_ends;    // of consecutive input channels with the same group
+  std::vector<uint64_t> run_groups;  // which that is
+  uint64_t run_inputs = 0;           // how many each run has; 0: some have other numbers
+  std::vector<float> run_scales;     // in one channel
+  std::vector<float> weights;        // of one run
+  std::vector<uint64_t> hot_groups;  // by hot input, as hot_ has them
   // Of the hot inputs of all rows, in one channel.
   std::vector<float> hot_steps;
   std::vector<float> hot_scales;
@@ -92,6 +103,11 @@ class ChannelTruth {
                   ChannelPanelTruth& panel) const;
   uint32_t DigestCodes(std::span<const int8_t> codes, std::span<const float> scales,
                        ChannelPanelTruth& panel) const;
+  // The same from tables of weights; none where these are not of bf16, or not made yet.
+  std::optional<uint32_t> DigestBytes(std::span<const int8_t> codes, std::span<const float> scales,
+                                      ChannelPanelTruth& panel) const;
+  const ByteWeights* WeightsOf(uint64_t group, float scale, uint64_t count,
+                               ChannelPanelTruth& panel) const;
   // In the order of the runs.
   uint32_t DigestSmall(std::span<const int8_t> steps, std::span<const float> scales,
                        ChannelPanelTruth& panel) const;

@@ -103,7 +103,14 @@ struct PieceSums {
   uint64_t negative = 0;  // FP8, FP4: codes with the sign set
   uint64_t zero = 0;      // FP8, FP4: codes that are zero
 
-  void Add(const PieceSums& other);
+  void Add(const PieceSums& other) {
+    count += other.count;
+    even += other.even;
+    odd += other.odd;
+    squares += other.squares;
+    negative += other.negative;
+    zero += other.zero;
+  }
 };
 // A group may be as long as a row: sums are made of pieces of so many codes, from even ones on.
 inline constexpr uint64_t kPieceCodes = 2048;
@@ -131,6 +138,11 @@ class RowWindows {
 // Adds output channels that start with number `n0` to what copies are found by.
 void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, WindowCounts& counts);
 
+// Sums of the low and the high nibbles of bytes, and of their squared distances from the middle.
+struct NibbleColumns {
+  std::vector<uint16_t> low, high, low_squares, high_squares;
+};
+
 // The column windows of a stripe, panel by panel.
 class ColumnWindows {
  public:
@@ -149,7 +161,7 @@ class ColumnWindows {
   // For one block of output channels, by input channel: Σ code, Σ (code − middle)².
   std::vector<uint32_t> sums_;
   std::vector<uint32_t> squares_;
-  std::vector<uint16_t> low_, high_, low_squares_, high_squares_;  // of nibbles
+  NibbleColumns nibbles_;
   std::vector<uint64_t> hashes_;  // of the sums of all blocks, by eight input channels
   std::vector<uint8_t> varied_;   // by eight input channels: not all constant
   uint64_t row_ = 0;              // of the stripe, that comes next

@@ -37,6 +37,7 @@ prepack_add_tests(formats
   module_match_test.cpp
   module_pattern_test.cpp
   module_regex_test.cpp
+  plain_linear_test.cpp
   quark_integers_test.cpp
   quark_test.cpp
   row_linear_test.cpp

@@ -15,7 +15,6 @@
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/base/parallel.h"
-#include "prepack/packed/packed_model.h"
 #include "table.h"
 
 namespace prepack::cli {
@@ -201,8 +200,7 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
   if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<std::vector<SchemeNotes>> notes = options.flags.Notes();
   if (!notes.ok()) return Fail(notes.status());
-  const Result<QuantizedModel>& model =
-      KeepUntilExit(ReadSourceModel(*checkpoint, plan_options->accepted));
+  const Result<QuantizedModel>& model = KeepUntilExit(ReadModelToPlan(*checkpoint, *plan_options));
   if (!model.ok()) return Fail(model.status());
   const Result<Plan>& plan = KeepUntilExit(MakePlan(*checkpoint, *model, *plan_options));
   if (!plan.ok()) return Fail(plan.status());

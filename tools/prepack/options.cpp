@@ -144,9 +144,8 @@ void PlanFlags::AddTo(CLI::App& command) {
   command.add_flag(
       "--fuse", fuse,
       "Pack q, k and v as one module (qkv_proj), gate and up as another (gate_up_proj), and all "
-      "experts of a layer as two stacks, as vLLM holds them: it can then use the mapped file "
-      "without "
-      "a copy");
+      "experts of a layer as two stacks, as vLLM holds them, and a large head or attention that is "
+      "not quantized as vllm-cpu/bf16-vnni: vLLM can then use the mapped file without a copy");
 }
 
 Result<std::vector<SchemeNotes>> PlanFlags::Notes() const {

@@ -24,7 +24,6 @@
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/measurements.h"
 #include "prepack/packed/output_hash.h"
-#include "prepack/packed/packed_model.h"
 #include "prepack/packed/source_identity.h"
 
 namespace prepack {
@@ -478,8 +477,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   if (options.flow.consume) noted.emplace();
   PREPACK_TRY_ASSIGN(Checkpoint checkpoint, OpenSource(options.source, options.gguf));
   if (!options.resume && options.flow.fetch == nullptr) PREPACK_TRY(CheckIsHere(checkpoint));
-  PREPACK_TRY_ASSIGN(const QuantizedModel model,
-                     ReadSourceModel(checkpoint, options.plan.accepted));
+  PREPACK_TRY_ASSIGN(const QuantizedModel model, ReadModelToPlan(checkpoint, options.plan));
   PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));
   PREPACK_TRY(CheckPlan(plan));
   noted.reset();

@@ -23,6 +23,8 @@
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
+#include "prepack/packed/packed_model.h"
+#include "prepack/packed/plain_modules.h"
 #include "prepack/packed/small_parts.h"
 #include "prepack/packed/split_experts.h"
 
@@ -288,6 +290,16 @@ Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
       .Expected(fmt::format("--target {}", kOneDnnW8A8.target));
 }
 
+// Has the runtime a packed form for linear layers in bf16, which it would make at every start?
+bool PacksPlain(const Layout& layout) {
+  return layout.for_dequantized && layout.target != kAnyTarget && !layout.for_experts;
+}
+
+DType ActivationsOf(const PlanOptions& options, const Checkpoint& checkpoint) {
+  return options.activation_dtype.value_or(
+      DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
+}
+
 // "A, B: the reason; C: another one".
 std::string WhatTheyLack(const std::vector<Rejection>& rejections) {
   std::string text;
@@ -377,6 +389,15 @@ uint64_t Plan::PeakMemory(unsigned threads) const {
   return threads * largest;
 }
 
+Result<QuantizedModel> ReadModelToPlan(const Checkpoint& checkpoint, const PlanOptions& options) {
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(checkpoint, options.accepted));
+  const bool packs_plain = std::ranges::any_of(
+      LayoutsOfTarget(options.target), [](const Layout* layout) { return PacksPlain(*layout); });
+  const bool in_bf16 = ActivationsOf(options, checkpoint) == DType::kBF16;
+  if (options.fuse && packs_plain && in_bf16) AddPlainModules(checkpoint, model);
+  return model;
+}
+
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& wanted) {
   PREPACK_TRY_ASSIGN(const Target* target, TargetOrError(wanted.target));
@@ -395,8 +416,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   plan.target = target;
   plan.layouts = LayoutsOfTarget(target->id);
   plan.fallback = options.fallback;
-  plan.activation_dtype =
-      options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
+  plan.activation_dtype = ActivationsOf(options, checkpoint);
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
   plan.modules.reserve(options.only.empty() ? model.modules.size() : options.only.size());

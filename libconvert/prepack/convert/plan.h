@@ -165,6 +165,10 @@ struct Plan {
   uint64_t PeakMemory(unsigned threads) const;
 };
 
+// The modules of a source that are to be planned: those that are quantized, and with `fuse` the
+// layers that a layout of the target packs although they are not (packed/plain_modules.h).
+Result<QuantizedModel> ReadModelToPlan(const Checkpoint& checkpoint, const PlanOptions& options);
+
 // kUsage for an unknown target, an option that is for another kind of target, or a --scheme or
 // --onednn-form that is for no module. Where oneDNN is to be asked for its form, the errors of
 // AskOneDnn. A plan in which nothing can be packed is still a plan.

@@ -302,7 +302,9 @@ constinit const Layout kVllmBf16Vnni = {
     .isa = "AVX-512 with BF16",
     .needs = {CpuFeature::kAvx512, CpuFeature::kBf16},
     .address = "element (n / 32) · 32K + (k / 2) · 64 + (n % 32) · 2 + k % 2",
-    .notes = "chosen only by --fallback dequantize",
+    .notes =
+        "chosen by --fallback dequantize, and by --fuse for the head and the attention that no "
+        "quantizer touched, from 1 MiB on",
     .fingerprint = "6284404cce48c1f3f2edcfb0f4f79d5a",
     .for_dequantized = true,
     .eligible = EligibleVnni,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 
 namespace prepack {
@@ -29,6 +30,7 @@ class StackedLinear final : public QuantizedLinear {
     ShareOrder(first);
     for (const QuantizedLinear* member : members_) Add(*member);
     AddSourceTensors();
+    if (scheme.code == CodeType::kBF16) scheme_ = DequantizedScheme(n_, k_);
   }
 
   std::span<const QuantizedLinear* const> members() const override { return members_; }

@@ -70,6 +70,7 @@ class Verification {
   Status ReadBars();
   Status OpenOthers();
   GgufSource SourceOptions() const;
+  Result<QuantizedModel> ReadAsPacked(const Checkpoint& source) const;
   Status CheckLimit() const;
   // Opens the source, and what the levels that run need of it.
   Status PrepareSource();

@@ -32,6 +32,7 @@
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/node_shares.h"
 #include "prepack/packed/packed_model.h"
+#include "prepack/packed/plain_modules.h"
 #include "prepack/packed/split_experts.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
@@ -190,6 +191,13 @@ GgufSource Verification::SourceOptions() const {
   return source;
 }
 
+// The modules of the source, and those of its plain layers that were packed.
+Result<QuantizedModel> Verification::ReadAsPacked(const Checkpoint& source) const {
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(source, folder_.manifest().accepted));
+  AddPlainAsPacked(folder_.manifest(), source, model);
+  return model;
+}
+
 // The largest need is computed before anything is read.
 Status Verification::CheckLimit() const {
   if (options_.memory_limit == 0 || !source_path_) return {};
@@ -197,7 +205,7 @@ Status Verification::CheckLimit() const {
   const Result<Checkpoint> source = OpenSource(*source_path_, SourceOptions());
   std::optional<QuantizedModel> model;
   if (Runs(Level::kExactness) && source.ok()) {
-    Result<QuantizedModel> read = ReadSourceModel(*source, folder_.manifest().accepted);
+    Result<QuantizedModel> read = ReadAsPacked(*source);
     if (read.ok()) model.emplace(*std::move(read));
   }
   const uint64_t beside = kReportMemory + (StartsEngine() ? kEngineMemory : 0);
@@ -243,7 +251,7 @@ Status Verification::OpenOthers() {
 }
 
 Status Verification::PrepareExactness() {
-  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(*source_, folder_.manifest().accepted));
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadAsPacked(*source_));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
   PREPACK_TRY(SplitAsPacked(folder_.manifest(), source_->config(), model));
   CutAsPacked(folder_.manifest(), model);

@@ -86,7 +86,8 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
                           .takes_small = out.takes_small,
                           .takes_codes = out.takes_codes};
   out.values = nullptr;
-  Status status = decode_(*source_, wanted, out);
+  const DecodeFn decode = HasSecondPlain(*source_, wanted) ? DecodePlain : decode_;
+  Status status = decode(*source_, wanted, out);
   // What an earlier call has left; memory that is used again is not filled with zeros first.
   if (!out.steps.empty()) out.small.clear();
   return status;

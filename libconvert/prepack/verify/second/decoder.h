@@ -165,6 +165,9 @@ Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, Deco
 // in a byte, with one scale for 16 or 32 of them.
 bool HasSecondFp4(const Checkpoint& source, const SecondRows& wanted);
 Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// A layer that no quantizer touched, of a model of any format.
+bool HasSecondPlain(const Checkpoint& source, const SecondRows& wanted);
+Status DecodePlain(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // Blocks of ggml, found by the manifest of the file.
 Status DecodeGguf(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // Does the file hold a stack of experts of that name?

@@ -8,7 +8,7 @@ def register() -> None:
     from vllm.model_executor.model_loader import DefaultModelLoader, RunaiModelStreamerLoader
 
     from prepack_vllm import config  # noqa: F401  registers its class
-    from prepack_vllm.own_tensors import hook_into
+    from prepack_vllm.hooks import hook_into
 
     hook_into(DefaultModelLoader)
     hook_into(RunaiModelStreamerLoader)

@@ -33,6 +33,8 @@ from prepack_vllm.expert_grid import (
 )
 from prepack_vllm.expert_stacks import find_stacks, grid_of
 from prepack_vllm.experts import PrepackExpertsMethod
+from prepack_vllm.heads import PackedHeadMethod
+from prepack_vllm.kernels import Bf16Vnni
 from prepack_vllm.layouts import layout_of
 from prepack_vllm.layer_names import LayerNames, PredictionLayers
 from prepack_vllm.linear import PrepackLinearMethod
@@ -155,6 +157,9 @@ class PrepackConfig(QuantizationConfig):
                 "checkpoint that treats both alike",
             )
         if isinstance(layer, ParallelLMHead):
+            method = self.head_method(prefix)
+            if method is not None:
+                return method
             _check_head(layer, packed[0])
         elif not isinstance(layer, LinearBase):
             raise Unsupported(prefix, f"a {type(layer).__name__} cannot be packed")
@@ -169,6 +174,15 @@ class PrepackConfig(QuantizationConfig):
         method = PrepackLinearMethod(self.manifest, packed, self._check_taken)
         order_outputs(method, layer, self.manifest)
         return method
+
+    def head_method(self, name: str) -> PackedHeadMethod | None:
+        """For the head of that name, if it is one that was not quantized and packed nevertheless."""
+        assert self.manifest is not None and self.names is not None
+        module = self.modules.get(self.names.in_the_folder(name))
+        if module is None or layout_of(module).kernel is not Bf16Vnni:
+            return None
+        self.taken.add(module.name)
+        return PackedHeadMethod(self.manifest, module, self._check_taken)
 
     def _experts(self, layer: RoutedExperts, prefix: str) -> QuantizeMethodBase | None:
         assert self.manifest is not None and self.names is not None

@@ -28,6 +28,7 @@ class Kernel(ABC):
     """y = x · Wᵀ + bias of one packed module. x is [M, K], in the module's own order of K."""
 
     ops: tuple[str, ...] = ()  # without which the kernel cannot run
+    runs_without_ops = False  # it can, in another way
     needs_zentorch = False
     needs_kleidiai = False
     weight_holds_bias = False  # the op adds it, and takes none
@@ -179,7 +180,7 @@ class Fp8Vnni(Kernel):
         if self.per_channel:
             return None
         n, k = self.geometry.n, self.geometry.k
-        codes = self.weight.view(n // 32, k // 2, 32, 2).transpose(1, 2).reshape(n, k).float()
+        codes = unpack_vnni(self.weight).float()
         rows, columns = self.block
         scales = self.scales.repeat_interleave(rows, 0)[:n].repeat_interleave(columns, 1)[:, :k]
         return codes * scales
@@ -197,15 +198,32 @@ class Fp8Vnni(Kernel):
         return y if bias is None else y + bias.to(x.dtype)
 
 
+def unpack_vnni(weight: torch.Tensor) -> torch.Tensor:
+    """The plain weight [N, K] of one in blocks of 32 output channels by two input channels."""
+    n, k = weight.shape
+    return weight.view(n // 32, k // 2, 32, 2).transpose(1, 2).reshape(n, k)
+
+
 class Bf16Vnni(Kernel):
+    """A library without the op gets plain weights, a copy."""
+
     ops = ("_C::weight_packed_linear",)
+    runs_without_ops = True
     f32_bias = True
 
     def __init__(self, geometry: Geometry, parts: Parts):
         super().__init__(geometry, parts)
-        self.weight = parts["weight"].view(geometry.n, geometry.k)
+        weight = parts["weight"].view(geometry.n, geometry.k)
+        self.in_blocks = has_op(self.ops[0])
+        self.weight = weight if self.in_blocks else unpack_vnni(weight)
+
+    def holds_weights_itself(self) -> bool:
+        return not self.in_blocks
 
     def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if not self.in_blocks:
+            bias = None if bias is None else bias.to(x.dtype)
+            return torch.nn.functional.linear(x, self.weight, bias)
         y = torch.empty((x.size(0), self.geometry.n), dtype=x.dtype)
         torch.ops._C.weight_packed_linear(y, x, self.weight, bias, True)
         return y

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from vllm.config import get_current_vllm_config_or_none
 
-from prepack_vllm.embeddings import map_embeddings
 from prepack_vllm.errors import Malformed, Unsupported
-from prepack_vllm.integrity import manifest_of, verified
+from prepack_vllm.integrity import manifest_of
 from prepack_vllm.manifest import Manifest, PackedModule
 
 Load = Callable[[torch.Tensor], None]
@@ -71,6 +70,10 @@ def _load_parameter(
     parameter.weight_loader(parameter, stored, *shard)
 
 
+def claims_something(layer: torch.nn.Module) -> bool:
+    return _CLAIMS in layer.__dict__
+
+
 def check_load_format(manifest: Manifest) -> None:
     config = get_current_vllm_config_or_none()
     if config is not None and config.load_config.load_format in _OTHER_FILES:
@@ -95,40 +98,3 @@ def without_own(stream: Stream, model: torch.nn.Module, folder: str) -> Iterator
             yield name, tensor
         elif name in loads:
             loads[name](tensor)
-
-
-def _add_own(loaded: set[str] | None, model: torch.nn.Module) -> None:
-    """To what the model says that it has loaded. Whether all has come, the methods check."""
-    for name, layer in model.named_modules():
-        if loaded is not None and _CLAIMS in layer.__dict__:
-            loaded.update(f"{name}.{one}" for one, _ in layer.named_parameters(recurse=False))
-
-
-def hook_into(loader: type) -> None:
-    """Lets `verified` and `without_own` sit between a loader of vLLM and the model, and maps what
-    the model embeds with. More than once is as once."""
-    read = loader.get_all_weights  # type: ignore[attr-defined]
-    if getattr(read, "by_prepack", False):
-        return
-
-    @functools.wraps(read)
-    def get_all_weights(self: Any, model_config: Any, model: torch.nn.Module) -> Iterator[Any]:
-        if manifest_of(model, model_config.model) is not None:
-            map_embeddings(model)
-        stream = verified(read(self, model_config, model), model, model_config.model)
-        return without_own(stream, model, model_config.model)
-
-    get_all_weights.by_prepack = True  # type: ignore[attr-defined]
-    loader.get_all_weights = get_all_weights  # type: ignore[attr-defined]
-    track = getattr(loader, "track_weights_loading", None)
-    if track is None:
-        return
-
-    @functools.wraps(track)
-    def track_weights_loading(
-        self: Any, model: torch.nn.Module, loaded: set[str] | None, *more: Any, **named: Any
-    ) -> None:
-        _add_own(loaded, model)
-        track(self, model, loaded, *more, **named)
-
-    loader.track_weights_loading = track_weights_loading  # type: ignore[attr-defined]

@@ -66,7 +66,7 @@ def check_layout(id: str, where: str, manifest: Manifest) -> type[Kernel]:
             hint=f"Take the target vllm-cpu. {manifest.rebuild_hint('vllm-cpu')}",
         )
     missing = [op for op in kernel.ops if not has_op(op)]
-    if missing:
+    if missing and not kernel.runs_without_ops:
         raise CannotRunHere(
             where,
             f"{id} needs the op {missing[0]}, which vLLM's library for this CPU lacks",

@@ -11,8 +11,11 @@ _CONFIG = "vllm.model_executor.layers.fused_moe.config:FusedMoEConfig"
 _MEMBERS = {"moe": _CONFIG, "moe_config": _CONFIG}
 _KERNEL = "vllm.model_executor.layers.fused_moe.modular_kernel:FusedMoEKernel"
 _OBJECTS = {"self.moe_kernel": _KERNEL}
-# Replaced in the class itself: see own_tensors.py.
-_HOOK = ("get_all_weights", ["self", "model_config", "model"])
+# Replaced in the class itself: see hooks.py.
+_HOOKS = [
+    ("get_all_weights", ["self", "model_config", "model"]),
+    ("load_model", ["self", "vllm_config", "*more", "**named"]),
+]
 _HOOKED = [
     f"vllm.model_executor.model_loader:{loader}"
     for loader in ("DefaultModelLoader", "RunaiModelStreamerLoader")
@@ -179,8 +182,8 @@ def use_of_vllm(is_module, package: Path = PACKAGE) -> Use:
     for path in sorted(package.glob("*.py")):
         _File(path, use).read(is_module)
     for loader in _HOOKED:
-        use.names.setdefault(loader, "own_tensors.py")
-        use.overrides.append((loader, *_HOOK, "own_tensors.py"))
+        use.names.setdefault(loader, "hooks.py")
+        use.overrides += [(loader, *hook, "hooks.py") for hook in _HOOKS]
     return use
 
 

@@ -12,11 +12,11 @@ from vllm.model_executor.model_loader import DefaultModelLoader
 from prepack_vllm import integrity, own_tensors, register
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import Malformed, Unsupported
+from prepack_vllm.hooks import hook_into
 from prepack_vllm.own_tensors import (
     check_load_format,
     claim,
     claim_parameters,
-    hook_into,
     without_own,
 )
 

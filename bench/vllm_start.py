@@ -54,9 +54,10 @@ def run(folder, begin):
     load = base_loader.BaseModelLoader.load_model
 
     def load_model(*positional, **named):
-        start = time.time()
+        start, cpu_start = time.time(), time.process_time()
         model = load(*positional, **named)
         figures["loading"] = time.time() - start
+        figures["loading_cpu"] = time.process_time() - cpu_start
         figures["loaded"] = time.time() - begin
         figures["loaded_bytes"] = anonymous_bytes() - figures["import_bytes"]
         return model
@@ -69,6 +70,7 @@ def run(folder, begin):
     sampling = SamplingParams(temperature=0, max_tokens=1, detokenize=False)
     engine.generate({"prompt_token_ids": PROMPT}, sampling, use_tqdm=False)
     figures["token"] = time.time() - begin
+    figures["token_cpu"] = time.process_time()
     print(json.dumps(figures), flush=True)
     sys.stdin.read()  # holds the model
 
@@ -145,10 +147,11 @@ def main():
         print(
             f"{folder}, median of {len(own)}: imports {middle['imported']:.1f} s, loading "
             f"{middle['loading']:.2f} s ({min(one['loading'] for one in own):.2f} to "
-            f"{max(one['loading'] for one in own):.2f}), weights loaded after "
+            f"{max(one['loading'] for one in own):.2f}, {middle['loading_cpu']:.2f} s of CPU), "
+            "weights loaded after "
             f"{middle['loaded']:.1f} s with {middle['loaded_bytes'] / 2**20:.0f} MiB, first token "
-            f"after {middle['token']:.1f} s; then of {arguments.servers} each "
-            f"{middle['pss_bytes'] / 2**20:.0f} MiB, of these {middle['pss_anon_bytes'] / 2**20:.0f} "
+            f"after {middle['token']:.1f} s ({middle['token_cpu']:.1f} s of CPU); then of "
+            f"{arguments.servers} each {middle['pss_bytes'] / 2**20:.0f} MiB, of these {middle['pss_anon_bytes'] / 2**20:.0f} "
             "MiB anonymous"
         )
     return 0

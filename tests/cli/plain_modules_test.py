@@ -82,7 +82,16 @@ class PlainModules(harness.ToolTest):
     def test_plan_says_so(self):
         source = self.source()
         plan = json.loads(self.run_ok("plan", source, "-t", "vllm-cpu", "--fuse", "--json").stdout)
-        self.assertIn("lm_head", [module["module"] for module in plan["modules"]])
+        [head] = [module for module in plan["modules"] if module["module"] == "lm_head"]
+        self.assertEqual(head["layout"], "vllm-cpu/bf16-vnni")
+        text = self.run_ok("plan", source, "-t", "vllm-cpu", "--fuse").stdout
+        self.assertIn("oneDNN matmul on plain weights", text)
+
+    def test_inspect_finds_a_weight_in_folder_and_source(self):
+        self.plain_modules(self.source(), "--fuse")
+        found = self.run_ok("inspect", self.scratch / "out", "--find", QKV[1], 33, 5).stdout
+        self.assertIn(f"{QKV[1]}.weight", found)
+        self.assertIn(f"{LAYER}.qkv_proj.weight", found)
 
     def test_without_fuse_they_stay(self):
         self.assertEqual(self.plain_modules(self.source()), set())

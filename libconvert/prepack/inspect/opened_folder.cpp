@@ -14,6 +14,7 @@
 #include "prepack/io/output_folder.h"
 #include "prepack/packed/node_shares.h"
 #include "prepack/packed/packed_model.h"
+#include "prepack/packed/plain_modules.h"
 
 namespace prepack {
 namespace {
@@ -88,7 +89,10 @@ Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,
       path.empty() ? RecordedSource(packed) : std::optional(path);
   if (!found) return std::optional<OpenedFolder>();
   PREPACK_TRY_ASSIGN(OpenedFolder opened, OpenedFolder::Open(*found));
-  if (opened.model) CutAsPacked(packed.manifest(), *opened.model);
+  if (opened.model) {
+    AddPlainAsPacked(packed.manifest(), *opened.checkpoint, *opened.model);
+    CutAsPacked(packed.manifest(), *opened.model);
+  }
   return std::optional(std::move(opened));
 }
 

@@ -409,6 +409,7 @@ std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_v
   if (target != "vllm-cpu" && target != "zentorch" && !arm) return {};
   if (arm && !source.embedding) return OnArm(format, source);
   if (source.embedding) return {{"any", kNoKernel, "it looks rows up on GPUs only"}};
+  if (scheme.code == CodeType::kBF16) return {{"any", kHandler, ""}};
   if (scheme.code == CodeType::kF8E4M3) return Fp8(scheme);
   if (scheme.code == CodeType::kF4E2M1) return Fp4(format, source);
   if (scheme.bits == 4) return FourBits(format, source);

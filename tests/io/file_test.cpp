@@ -73,7 +73,7 @@ TEST_CASE("a file of headers has its ranges, and the size of the whole") {
   CHECK(ReadString(file, 8, 2) == "89");
   CHECK(ReadString(file, 16, 0).empty());
   std::vector<std::byte> out(2);
-  for (const uint64_t offset : {4, 5, 7, 9, 14}) {
+  for (const uint64_t offset : {4U, 5U, 7U, 9U, 14U}) {
     INFO(offset);
     CheckError(file.ReadAt(offset, out), ErrorKind::kUnsupported, "headers only");
     CheckError(file.VisitAt(offset, 2, [](const std::byte*) {}), ErrorKind::kUnsupported,

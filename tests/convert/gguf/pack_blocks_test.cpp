@@ -48,9 +48,9 @@ void CheckHolds(GgmlType type, const Scheme& scheme, uint64_t k, SplitMix64& ran
 
 TEST_CASE("blocks hold every weight of what is packed into them") {
   SplitMix64 random(Seed(46));
-  for (const uint64_t k : {64, 128, 320, 1024}) {
+  for (const uint64_t k : {64U, 128U, 320U, 1024U}) {
     for (const uint64_t group : {uint64_t{32}, uint64_t{64}, k}) {
-      for (const uint32_t bits : {2, 3, 4}) {
+      for (const uint32_t bits : {2U, 3U, 4U}) {
         CheckHolds(kQ4_0, IntegerScheme(CodeType::kU4, bits, group, true), k, random);
       }
       CheckHolds(kQ4_1, IntegerScheme(CodeType::kU4, 4, group, false), k, random);

@@ -62,7 +62,7 @@ TEST_CASE("superblocks hold every weight of what is packed into them") {
   SplitMix64 random(Seed(46));
   for (const Kind& kind : kKinds) {
     const uint64_t smallest = gguf::RangeOf(kind.type)->group;
-    for (const uint64_t k : {256, 768}) {
+    for (const uint64_t k : {256U, 768U}) {
       for (const uint64_t group : {smallest, uint64_t{48}, uint64_t{128}, uint64_t{256}, k}) {
         if (k % group != 0 || group % smallest != 0) continue;
         const Scheme scheme = IntegerScheme(kind.code, kind.bits, group, kind.symmetric);

@@ -9,8 +9,8 @@ from vllm.utils.torch_utils import set_default_torch_dtype
 
 from prepack_vllm.errors import Malformed
 from prepack_vllm.geometry import Geometry
-from prepack_vllm.kernels import PlainBf16, PlainBf16Conv1d
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of
+from prepack_vllm.layouts.plain import PlainBf16, PlainBf16Conv1d
 from prepack_vllm.manifest import Manifest, PackedModule
 
 Product = Callable[[torch.Tensor], torch.Tensor]

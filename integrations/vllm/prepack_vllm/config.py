@@ -34,9 +34,9 @@ from prepack_vllm.expert_grid import (
 from prepack_vllm.expert_stacks import find_stacks, grid_of
 from prepack_vllm.experts import PrepackExpertsMethod
 from prepack_vllm.heads import PackedHeadMethod
-from prepack_vllm.kernels import Bf16Vnni
-from prepack_vllm.layouts import layout_of
 from prepack_vllm.layer_names import LayerNames, PredictionLayers
+from prepack_vllm.layouts import layout_of
+from prepack_vllm.layouts.vnni import Bf16Vnni
 from prepack_vllm.linear import PrepackLinearMethod
 from prepack_vllm.manifest import Manifest, PackedModule
 from prepack_vllm.own_tensors import check_load_format

@@ -5,22 +5,24 @@ modules go through the runtime's own packer: an upgrade that moves a nibble give
 is noticed before a model is served.
 """
 
+from collections.abc import Callable
+
 import torch
 import xxhash
 
-from prepack_vllm.consumer_packers import Packer, packer_of
 from prepack_vllm.errors import Unsupported
 from prepack_vllm.layouts import LAYOUTS
+from prepack_vllm.layouts.layout import Layout, PackedParts, Probe
 from prepack_vllm.manifest import Manifest
 from prepack_vllm.probes import probes_of
 
 
-def fingerprint(layout: str, pack: Packer) -> str:
+def fingerprint(layout: Layout, pack: Callable[[Probe], PackedParts]) -> str:
     """As libconvert/prepack/layouts/fingerprint.cpp: name, dtype, shape and bytes of every part."""
     hasher = xxhash.xxh3_128()
     for probe in probes_of(layout):
         packed = pack(probe)
-        for part in LAYOUTS[layout].parts_of(probe.geometry):
+        for part in layout.parts_of(probe.geometry):
             shape = ",".join(str(size) for size in part.shape_in_file)
             hasher.update(f"{part.name} {part.dtype} [{shape}]\n".encode())
             # Sums and the numbers of activations are no business of packing.
@@ -44,10 +46,9 @@ def check_fingerprints(manifest: Manifest) -> None:
                 expected=f"version {layout.version}, fingerprint {layout.fingerprint}",
                 hint=manifest.rebuild_hint(),
             )
-        packer = packer_of(id)
-        if packer is None:
+        if layout.packer is None or not layout.packer.runs():
             continue
-        actual = fingerprint(id, packer)
+        actual = fingerprint(layout, layout.packer.pack)
         if actual != entry.fingerprint:
             raise Unsupported(
                 str(manifest.folder),

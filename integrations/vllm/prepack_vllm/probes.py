@@ -4,27 +4,20 @@ The same as in libconvert/prepack/layouts/fingerprint.cpp and fingerprint.cpp: N
 every scheme that there is a layout for, drawn from SplitMix64.
 """
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from prepack_vllm.geometry import Geometry
-from prepack_vllm.manifest import Activations
+from prepack_vllm.layouts.layout import Layout, Probe, Scheme
 
 N, K, GROUP = 96, 160, 32
 SEED = 20240914
 _ACTIVATION_DTYPES = ("BF16", "F16")  # in which order a scheme is probed
 
-_DYNAMIC = Activations("int", symmetric=True, dynamic=True)
-_INT_ACTIVATIONS = (
-    _DYNAMIC,
-    Activations("int", symmetric=False, dynamic=True),
-    Activations("int", symmetric=True, dynamic=False),
-    Activations("int", symmetric=False, dynamic=False),
-)
+# Input channels and output channels per scale.
+_SCALED = {"group": (GROUP, 1), "channel": (K, 1), "block": (128, 32), "tensor": (K, N)}
 
 
 class SplitMix64:
@@ -49,68 +42,19 @@ class SplitMix64:
         self._drawn -= count
 
 
-@dataclass(frozen=True)
-class Probe:
-    """A module. Codes are [N, K]: u4 and f4e2m1 as 0 … 15, s8, f8e4m3 and bf16 as bits."""
-
-    geometry: Geometry
-    code: str
-    codes: npt.NDArray[np.generic]
-    scales: npt.NDArray[np.float32]  # [N, G]
-    zero_points: npt.NDArray[np.uint8]  # [N, G]
+def _geometry(scheme: Scheme, activation_dtype: str) -> Geometry:
+    return Geometry(
+        N, K, scheme.granularity, *_SCALED[scheme.granularity], scheme.symmetric,
+        scheme.activations, activation_dtype,
+    )  # fmt: skip
 
 
-def _geometry(
-    granularity: str,
-    group_size: int,
-    scale_rows: int,
-    symmetric: bool,
-    activations: Activations | None,
-) -> Geometry:
-    return Geometry(N, K, granularity, group_size, scale_rows, symmetric, activations, "BF16")
-
-
-def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
-    """The schemes that a layout takes, with the dtypes of activations that it takes them with."""
-    both, bf16 = _ACTIVATION_DTYPES, ("BF16",)
-    if layout in ("vllm-cpu/wna16", "zentorch/woq"):
-        for symmetric in (True, False):
-            geometry = _geometry("group", GROUP, 1, symmetric, None)
-            yield "u4", geometry, both if layout == "vllm-cpu/wna16" else bf16
-    elif layout == "vllm-cpu/int4-w4a8":
-        for symmetric in (True, False):
-            yield "u4", _geometry("group", GROUP, 1, symmetric, _DYNAMIC), both
-    elif layout == "zentorch/da8w4":
-        yield "u4", _geometry("group", GROUP, 1, True, _DYNAMIC), bf16
-    elif layout == "vllm-arm/int4-w4a8":
-        yield "u4", _geometry("group", GROUP, 1, True, _DYNAMIC), both
-    elif layout in ("vllm-cpu/int8-plain", "vllm-arm/int8-plain"):
-        for activations in _INT_ACTIVATIONS:
-            yield "s8", _geometry("channel", K, 1, True, activations), both
-        yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), both
-    elif layout == "vllm-arm/int8-neon":
-        yield "s8", _geometry("channel", K, 1, True, _DYNAMIC), both
-        yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), both
-    elif layout in ("vllm-cpu/int8-vnni", "zentorch/int8"):
-        yield "s8", _geometry("channel", K, 1, True, _DYNAMIC), bf16
-        yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), bf16
-    elif layout == "vllm-cpu/fp8-vnni":
-        yield "f8e4m3", _geometry("block", 128, 32, True, None), bf16
-        yield "f8e4m3", _geometry("channel", K, 1, True, None), bf16
-        yield "f8e4m3", _geometry("tensor", K, N, True, None), bf16
-    elif layout in ("vllm-cpu/bf16-vnni", "vllm-arm/bf16-neon"):
-        yield "bf16", _geometry("tensor", K, N, True, None), bf16
-    elif layout == "vllm-cpu/mxfp4":
-        yield "f4e2m1", _geometry("group", GROUP, 1, True, None), bf16
-    elif layout in ("plain/bf16", "plain/bf16-conv1d"):
-        yield "bf16", _geometry("tensor", K, N, True, None), both
-
-
-def probes_of(layout: str) -> Iterator[Probe]:
+def probes_of(layout: Layout) -> Iterator[Probe]:
     """The modules that are hashed for the layout's fingerprint, in order."""
-    for code, geometry, dtypes in _schemes(layout):
-        for dtype in dtypes:
-            yield make_probe(code, dataclasses.replace(geometry, activation_dtype=dtype))
+    for scheme in layout.schemes:
+        for dtype in _ACTIVATION_DTYPES:
+            if dtype in layout.activation_dtypes or (dtype == "F16" and scheme.f16):
+                yield make_probe(scheme.code, _geometry(scheme, dtype))
 
 
 def _full(count: int, bound: int) -> npt.NDArray[np.uint64]:

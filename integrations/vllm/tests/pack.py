@@ -3,9 +3,15 @@
 import numpy as np
 import torch
 
-from prepack_vllm import closed_forms as forms
 from prepack_vllm.geometry import Geometry
-from prepack_vllm.probes import Probe
+from prepack_vllm.layouts.arm_int4 import arm_int4_nibble
+from prepack_vllm.layouts.int4_w4a8 import int4_w4a8_nibble
+from prepack_vllm.layouts.int8 import int8_vnni_byte
+from prepack_vllm.layouts.layout import Probe
+from prepack_vllm.layouts.mxfp4 import mxfp4_nibble
+from prepack_vllm.layouts.neon import neon_element
+from prepack_vllm.layouts.vnni import pairs_element
+from prepack_vllm.layouts.wna16 import wna16_nibble
 
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 
@@ -31,7 +37,7 @@ def _nibbles_of_rows(rows):
 
 
 def pack_wna16(g: Geometry, codes, scales, zeros):
-    weight = _place_nibbles(codes, forms.wna16_nibble(g.n, g.k), g.n * g.k // 2)
+    weight = _place_nibbles(codes, wna16_nibble(g.n, g.k), g.n * g.k // 2)
     return {
         "weight": torch.from_numpy(weight.view(np.int32).reshape(g.n // 16, 2 * g.k)),
         "weight_scale": _scales(scales.T, g.activation_dtype),
@@ -42,7 +48,7 @@ def pack_wna16(g: Geometry, codes, scales, zeros):
 def pack_arm_int4(g: Geometry, codes, scales, zeros):
     """Groups only, N a multiple of 8, no bias."""
     size = g.groups * (4 * g.group_size + 16) + 64
-    place = forms.arm_int4_nibble(g.n, g.k, g.group_size)
+    place = arm_int4_nibble(g.n, g.k, g.group_size)
     records = _place_nibbles(codes ^ 8, place, g.n // 8 * size).reshape(g.n // 8, size)
     rounded = _scales(scales, "BF16")
     bits = rounded.view(torch.int16).numpy().reshape(g.n // 8, 8, g.groups).transpose(0, 2, 1)
@@ -64,7 +70,7 @@ def pack_int4_w4a8(g: Geometry, codes, scales, zeros):
     b = g.block_k
     size = 16 * b + 128
     blocks = (g.n // 32) * (g.k // b)
-    weight = _place_nibbles(codes, forms.int4_w4a8_nibble(g.n, g.k, b), blocks * size)
+    weight = _place_nibbles(codes, int4_w4a8_nibble(g.n, g.k, b), blocks * size)
     differences = codes.astype(np.int32) - np.repeat(zeros, g.group_size, axis=1)
     sums = differences.reshape(g.n // 32, 32, g.k // b, b).sum(3).transpose(0, 2, 1)
     weight = weight.reshape(blocks, size)
@@ -85,7 +91,7 @@ def pack_int4_w4a8(g: Geometry, codes, scales, zeros):
 
 
 def pack_int8_vnni(g: Geometry, codes, scales, zeros):
-    place = forms.int8_vnni_byte(g.n, g.k)
+    place = int8_vnni_byte(g.n, g.k)
     weight = _place_elements(codes, place, g.n * (g.k + 4)).reshape(g.n // 32, 32 * (g.k + 4))
     sums = (128 * codes.astype(np.int32).sum(1)).astype(np.int32).reshape(g.n // 32, 32)
     weight[:, 32 * g.k :] = sums.view(np.int8)
@@ -103,7 +109,7 @@ def pack_plain(g: Geometry, codes, scales, zeros, dtype="F32"):
 
 
 def pack_pairs(g: Geometry, codes, scales, zeros):
-    weight = _place_elements(codes, forms.pairs_element(g.n, g.k), g.n * g.k)
+    weight = _place_elements(codes, pairs_element(g.n, g.k), g.n * g.k)
     parts = {"weight": torch.from_numpy(weight.reshape(g.n, g.k))}
     if g.granularity == "channel":
         parts["weight_scale"] = torch.from_numpy(np.ascontiguousarray(scales[:, 0]))
@@ -116,7 +122,7 @@ def pack_pairs(g: Geometry, codes, scales, zeros):
 
 
 def pack_neon(g: Geometry, codes, scales, zeros):
-    place = forms.neon_element(g.n, g.k, 8 // codes.dtype.itemsize)
+    place = neon_element(g.n, g.k, 8 // codes.dtype.itemsize)
     weight = _place_elements(codes, place, g.n * g.k).reshape(g.n, g.k)
     parts = {"weight": torch.from_numpy(weight)}
     if codes.dtype == np.int8:
@@ -125,7 +131,7 @@ def pack_neon(g: Geometry, codes, scales, zeros):
 
 
 def pack_mxfp4(g: Geometry, codes, scales, zeros):
-    weight = _place_nibbles(codes, forms.mxfp4_nibble(g.n, g.k), g.n * g.k // 2)
+    weight = _place_nibbles(codes, mxfp4_nibble(g.n, g.k), g.n * g.k // 2)
     exponents = (np.log2(scales) + 127).astype(np.uint8).reshape(g.n // 32, 32, g.groups)
     return {
         "weight": torch.from_numpy(weight.reshape(g.n, g.k // 2)),

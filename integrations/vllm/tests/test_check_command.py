@@ -13,6 +13,7 @@ from conftest import convert
 from folders import CHECKPOINTS, DOWN, edit_manifest, edit_tensors, follow_file
 
 from prepack_vllm import kernels, platform
+from prepack_vllm.layouts.wna16 import Wna16
 from prepack_vllm.check import main
 
 # By case: checkpoint, options of prepack convert, and the layouts that come out of it.
@@ -138,7 +139,7 @@ def test_an_op_that_fails_is_named(folder, capsys, monkeypatch):
     def fail(self, x, bias):
         raise RuntimeError("expect scales2 to be float32.\nat some line")
 
-    monkeypatch.setattr(kernels.Wna16, "__call__", fail)
+    monkeypatch.setattr(Wna16, "__call__", fail)
     assert main([str(folder)]) == 4
     error = capsys.readouterr().err
     assert f"{DOWN}: the op of vllm-cpu/wna16 failed: expect scales2 to be float32." in error
@@ -147,9 +148,9 @@ def test_an_op_that_fails_is_named(folder, capsys, monkeypatch):
 
 def test_kernels_are_made_with_the_default_dtype_that_vllm_loads_with(folder, monkeypatch):
     seen = []
-    make = kernels.Wna16.__init__
+    make = Wna16.__init__
     monkeypatch.setattr(
-        kernels.Wna16,
+        Wna16,
         "__init__",
         lambda self, *parts: (seen.append(torch.get_default_dtype()), make(self, *parts))[1],
     )
@@ -158,18 +159,18 @@ def test_kernels_are_made_with_the_default_dtype_that_vllm_loads_with(folder, mo
 
 
 def test_an_op_that_computes_something_else_fails(folder, capsys, monkeypatch):
-    call = kernels.Wna16.__call__
+    call = Wna16.__call__
     monkeypatch.setattr(
-        kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias).flip(1)
+        Wna16, "__call__", lambda self, x, bias: call(self, x, bias).flip(1)
     )
     assert main([str(folder)]) == 1
     assert capsys.readouterr().out.endswith("failed: 0 of 7 modules\n")
 
 
 def test_an_op_that_yields_nan_fails(folder, capsys, monkeypatch):
-    call = kernels.Wna16.__call__
+    call = Wna16.__call__
     monkeypatch.setattr(
-        kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias) * torch.nan
+        Wna16, "__call__", lambda self, x, bias: call(self, x, bias) * torch.nan
     )
     assert main([str(folder), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,9 +10,11 @@ from conftest import convert
 from folders import CHECKPOINTS, DOWN, edit_manifest, edit_tensors, follow_file, write_manifest
 from pack import pack_probe
 
-from prepack_vllm import consumer_packers, platform
+from prepack_vllm import platform
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
+from prepack_vllm.layouts import LAYOUTS
+from prepack_vllm.layouts.layout import Packer
 
 
 @pytest.fixture(scope="session")
@@ -202,8 +205,8 @@ def test_a_runtime_that_packs_in_another_way_is_refused(folder, monkeypatch):
         parts["weight"] = parts["weight"].flip(0)
         return parts
 
-    packers = {"vllm-cpu/wna16": (pack_wrongly, None)}
-    monkeypatch.setattr(consumer_packers, "_PACKERS", packers)
+    layout = replace(LAYOUTS["vllm-cpu/wna16"], packer=Packer(pack_wrongly))
+    monkeypatch.setitem(LAYOUTS, "vllm-cpu/wna16", layout)
     with pytest.raises(Unsupported, match="installed runtime packs vllm-cpu/wna16 in another way"):
         check_folder(folder)
 

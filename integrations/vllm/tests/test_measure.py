@@ -107,7 +107,7 @@ def test_what_cannot_be_done_is_an_answer(packed):
 
 
 def test_an_op_that_fails_says_so_when_it_is_prepared(packed, monkeypatch):
-    from prepack_vllm.kernels import Wna16
+    from prepack_vllm.layouts.wna16 import Wna16
 
     def fail(self, x, bias):
         raise RuntimeError("no AMX here\nand more")

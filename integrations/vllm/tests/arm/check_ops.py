@@ -27,6 +27,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from prepack_vllm import closed_forms, reference  # noqa: E402
 from prepack_vllm.kernels import has_op  # noqa: E402
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of, module_parts  # noqa: E402
+from prepack_vllm.layouts.arm_int4 import arm_int4_nibble  # noqa: E402
+from prepack_vllm.layouts.neon import neon_element  # noqa: E402
 from prepack_vllm.manifest import read_manifest  # noqa: E402
 
 ROWS = (1, 3, 4, 8)  # tokens: ops have kernels for single rows and for several
@@ -53,7 +55,7 @@ class Mapped:
 
 
 def pack_int4(g, parts, weights):
-    place = closed_forms.arm_int4_nibble(g.n, g.k, g.group_size)
+    place = arm_int4_nibble(g.n, g.k, g.group_size)
     codes = closed_forms.read_nibbles(parts["weight"].numpy(), place) ^ 8
     grouped = codes.astype(np.int8).reshape(g.n, g.groups, g.group_size) - 8
     largest = np.abs(grouped).argmax(2)[:, :, None]  # a code that is not zero, if there is one
@@ -70,7 +72,7 @@ def pack_int4(g, parts, weights):
 def pack_neon(g, parts, weights):
     inputs = 8 // parts["weight"].element_size()
     plain = closed_forms.read_elements(
-        parts["weight"].view(torch.uint8).numpy(), closed_forms.neon_element(g.n, g.k, inputs),
+        parts["weight"].view(torch.uint8).numpy(), neon_element(g.n, g.k, inputs),
         np.int8 if inputs == 8 else np.int16,
     )  # fmt: skip
     weight = torch.from_numpy(plain).view(parts["weight"].dtype)[None]

@@ -12,7 +12,8 @@ target_link_libraries(test_cli PRIVATE prepack_cli)
 # pre-commit, which tools/setup --tests puts into a virtual environment.
 set(PREPACK_TEST_PYTHON "python3" CACHE STRING "Python with jsonschema, numpy, safetensors and PyYAML")
 foreach(test accept check checkpoint_targets ci ci_files convert damage diff docs doctor experts faults flow formats fuse gguf gguf_convert gguf_flow gguf_source hostile html hub inspect
-    judge kt links malformed memory messages onednn packed_source parts plain_modules replaced_source scale scale_docs streams terminal
+    judge kt links malformed memory messages onednn packed_source parts plain_modules replaced_source sanitize_share scale
+    scale_docs streams terminal
     tune verify without_onednn)
   add_test(NAME "tool: ${test}"
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli/${test}_test.py)

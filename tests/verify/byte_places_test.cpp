@@ -30,7 +30,7 @@ TEST_CASE("words are split into their bytes and put together again") {
 TEST_CASE("up to four rows of any length are put in any order") {
   SplitMix64 random(1);
   for (uint64_t rows = 1; rows <= 4; ++rows) {
-    for (const uint64_t count : {1, 15, 16, 17, 32, 75}) {
+    for (const uint64_t count : {1U, 15U, 16U, 17U, 32U, 75U}) {
       CAPTURE(rows, count);
       std::vector<int8_t> from(rows * count);
       for (int8_t& byte : from) byte = static_cast<int8_t>(random.Below(256));

@@ -118,7 +118,7 @@ TEST_CASE("a wrong weight of a stacked expert that is not in the sample shows, t
   CHECK(figures.channels == 192);
   CHECK(figures.inputs[2].rows == 64);
   const TensorRecord weight = PartOf(temp / "out", stack, "weight");
-  for (const uint64_t expert : {1, 3}) {
+  for (const uint64_t expert : {1U, 3U}) {
     FlipBits(temp / "out", weight, weight.bytes() / 4 * expert + 77, 0x40);
     const GemmResult result = RunModels(temp / "out", source, sampled);
     CHECK(result.level.state == LevelState::kFailed);

@@ -58,8 +58,8 @@ TEST_CASE("fields of every width are split as they are read one by one") {
          {SecondFields{.bits = bits}, {bits, true}, {bits, false, true}}) {
       const std::vector<uint32_t> words =
           RandomWords(fields.Words(kFields + 32) + kFieldSlack, bits);
-      for (const uint64_t begin : {0, 64, 128}) {
-        for (const uint64_t count : {1, 7, 64, 71}) {
+      for (const uint64_t begin : {0U, 64U, 128U}) {
+        for (const uint64_t count : {1U, 7U, 64U, 71U}) {
           CAPTURE(bits, fields.whole_words, fields.planes, begin, count);
           std::vector<uint8_t> memory;
           const std::span found =
@@ -80,8 +80,8 @@ TEST_CASE("fields of every width are split as they are read one by one") {
 }
 
 TEST_CASE("words of any number of lines and columns are turned") {
-  for (const uint64_t lines : {1, 4, 5, 16, 23}) {
-    for (const uint64_t columns : {1, 3, 4, 17, 36}) {
+  for (const uint64_t lines : {1U, 4U, 5U, 16U, 23U}) {
+    for (const uint64_t columns : {1U, 3U, 4U, 17U, 36U}) {
       CAPTURE(lines, columns);
       const uint64_t stride = columns + 2;
       const uint64_t turned_stride = lines + 3;

@@ -16,8 +16,9 @@ from own_path import take_mxfp4_experts
 from tiny_models import LLAMA, write_quantized
 from vllm.model_executor.layers import utils
 
-from prepack_vllm import heads, kernels
+from prepack_vllm import heads
 from prepack_vllm.checks import check_folder
+from prepack_vllm.layouts import vnni
 
 pytestmark = pytest.mark.without_zentorch
 
@@ -56,10 +57,10 @@ def own_op(monkeypatch):
 
 def lack_the_op(monkeypatch):
     """As in vLLM's library for AVX2."""
-    there = kernels.has_op
-    for module in (heads, kernels):
+    there = heads.has_op
+    for module in (heads, vnni):
         monkeypatch.setattr(
-            module, "has_op", lambda name: name not in kernels.Bf16Vnni.ops and there(name)
+            module, "has_op", lambda name: name not in vnni.Bf16Vnni.ops and there(name)
         )
 
 
@@ -122,7 +123,7 @@ def test_attention_without_the_op_has_plain_weights(gpt_oss, monkeypatch):
     plain = torch.randn(geometry.n, geometry.k).bfloat16()
     n, k = plain.shape
     blocks = plain.view(n // 32, 32, k // 2, 2).transpose(1, 2).contiguous().view(n, k)
-    kernel = kernels.Bf16Vnni(geometry, {"weight": blocks})
+    kernel = vnni.Bf16Vnni(geometry, {"weight": blocks})
     assert kernel.holds_weights_itself()
     x, bias = torch.randn(3, k).bfloat16(), torch.randn(n)
     expected = torch.nn.functional.linear(x, plain, bias.bfloat16())

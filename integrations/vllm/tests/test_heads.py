@@ -9,7 +9,7 @@ from vllm.model_executor.layers.quantization import get_quantization_config
 from prepack_vllm.collector import old_objects_left_out
 from prepack_vllm.errors import Malformed, Unsupported
 from prepack_vllm.heads import PackedHeadMethod, take_heads
-from prepack_vllm.kernels import unpack_vnni
+from prepack_vllm.layouts.vnni import unpack_vnni
 
 N, K = 128, 64
 

@@ -163,7 +163,7 @@ TEST_CASE("rotations that activations need at run time are refused, others are n
   steps = {{{"name", "awq"}}, rotation};
   CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
   rotation["online_config"] = {{"online_rotation_layers", {"model.layers.0.mlp.down_proj"}}};
-  steps = {rotation};
+  steps = Json::array({rotation});  // braces alone are an array for g++ only
   CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");
   steps[0]["r4"] = true;
   CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8afp8 channel");

@@ -12,6 +12,7 @@
 #include "catch.h"
 #include "prepack/container/safetensors.h"
 #include "prepack/layouts/layout.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/panel.h"
 #include "temp_folder.h"
 
@@ -79,6 +80,8 @@ class GoldenFile {
     if (Has("bias")) request.bias_dtype = DType::kF32;
     request.exact_scales =
         layout() == "zentorch/woq" && At("packed.weight_scale").dtype == DType::kF32;
+    // The op quantizes activations where the layout is for nothing else.
+    if (!FindLayout(layout())->eligible(request).ok) request.scheme.activations = Activations();
     return request;
   }
 
@@ -121,12 +124,9 @@ class GoldenFile {
   }
 
   ActivationScheme Activations() const {
-    const bool float8 = layout().find("fp8-w8a8") != std::string::npos;
-    const bool wide = layout() == "vllm-cpu/wna16" || layout() == "zentorch/woq" ||
-                      layout() == "vllm-cpu/fp8-vnni";
-    if (wide) return {};
     const std::string how = Metadata("activation_quantization");
     const bool dynamic = how.find("static") == std::string::npos;
+    const bool float8 = At("codes").dtype == DType::kF8E4M3;
     return {.type = float8 ? ActivationType::kFloat : ActivationType::kInt,
             .bits = 8,
             .symmetric = how.find("asymmetric") == std::string::npos,
@@ -138,7 +138,6 @@ class GoldenFile {
   Scheme MakeScheme() const {
     Scheme scheme;
     scheme.symmetric = Metadata("symmetric") != "False";
-    scheme.activations = Activations();
     const DType codes = At("codes").dtype;
     scheme.code = codes == DType::kU8   ? CodeType::kU4
                   : codes == DType::kI8 ? CodeType::kS8

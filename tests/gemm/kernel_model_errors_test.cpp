@@ -41,7 +41,7 @@ TEST_CASE("every layout has one model, and it is known what its kernel makes of 
   const std::vector<std::string_view> modelled = ModelledLayouts();
   CHECK(modelled.size() == AllLayouts().size());
   for (const Layout& layout : AllLayouts()) {
-    INFO(layout.id << ": no row in gemm/kernel_model.cpp");
+    INFO(layout.id << ": no model");
     CHECK(std::ranges::count(modelled, layout.id) == 1);
     CHECK(WeightRoundingOf(layout, {}).has_value());
   }

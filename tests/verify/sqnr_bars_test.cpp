@@ -57,8 +57,8 @@ TEST_CASE("bars follow what the kernel computes in") {
   CHECK(DefaultEndToEndBar({}) == 40);
   CHECK(DefaultEndToEndBar({.type = ActivationType::kInt}) == 35);
   CHECK(DefaultEndToEndBar({.type = ActivationType::kInt}, true) == 29);
-  CHECK(CutsFractions(*FindLayout("vllm-arm/int8-plain")));
-  CHECK_FALSE(CutsFractions(*FindLayout("vllm-cpu/int8-plain")));
+  CHECK(FindLayout("vllm-arm/int8-plain")->cuts_fractions);
+  CHECK_FALSE(FindLayout("vllm-cpu/int8-plain")->cuts_fractions);
   CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 28);
 }
 

@@ -144,37 +144,11 @@ enum class WeightRounding : uint8_t {
 // kernel is known of.
 std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request);
 
-// Does the consumer of the layout cut the fractions of activations off, where others round them to
-// the nearest integer?
-bool CutsFractions(const Layout& layout);
-
-// The makers of the models, for the table in kernel_model.cpp. The input has been checked.
+// The makers of the models, which the list of layouts names. The input has been checked.
 using MakeModel = Result<std::unique_ptr<KernelModel>>(const PackedOperands& packed,
                                                        const ModelInput& input);
-MakeModel MakeWna16Model;
-MakeModel MakeInt4W4A8Model;
-MakeModel MakeInt8VnniModel;
-MakeModel MakeFp8VnniModel;
-MakeModel MakeBf16VnniModel;
-MakeModel MakeMxfp4Model;
-MakeModel MakeFp8W8A8Vnni4Model;
-MakeModel MakeFp8W8A8PlainModel;
-MakeModel MakeZentorchWoqModel;
-MakeModel MakeZentorchDa8W4Model;
-MakeModel MakeZentorchInt8Model;
-MakeModel MakeZentorchInt8DlpModel;
-MakeModel MakeKleidiAiModel;
-MakeModel MakeInt8NeonModel;
-MakeModel MakeBf16NeonModel;
-MakeModel MakeKtAmxInt8Model;
-MakeModel MakeKtAmxInt4Model;
-MakeModel MakeOneDnnW4A16Model;
-MakeModel MakeOneDnnW4A8Model;
-MakeModel MakeOneDnnW8A8Model;
-MakeModel MakeVllmInt8PlainModel;
-MakeModel MakeVllmArmInt8PlainModel;
-MakeModel MakePlainBf16Conv1dModel;
-MakeModel MakePlainBf16Model;
+#define PREPACK_LAYOUT(row, model, rounding) MakeModel model;
+#include "prepack/layouts/layouts.inc"
 
 }  // namespace prepack
 

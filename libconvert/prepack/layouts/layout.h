@@ -391,6 +391,7 @@ struct Layout {
   bool stacks_experts = false;
   // Has the runtime an op that runs experts in this layout?
   Condition expert_op = symbol::kAlways;
+  bool cuts_fractions = false;  // the quantizer of activations, where others round to the nearest
   bool static_activations = false;  // takes what the checkpoint says of the scales of activations
   bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
   // A checkpoint format: what libraries read that know it, and no kernel. Codes keep the order of

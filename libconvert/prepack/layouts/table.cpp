@@ -61,20 +61,14 @@ constexpr std::array kTargets = {
     Target{"bf16", "a checkpoint that is not quantized", false, true},
 };
 
-// One row per layout, in order of preference within a target.
 constexpr auto kLayouts = std::to_array<const Layout*>({
-    &kVllmWna16,        &kVllmInt4W4A8,     &kVllmInt8Vnni,    &kVllmInt8Plain,   &kVllmFp8Vnni,
-    &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,       &kVllmBf16Vnni,    &kZentorchWoq,
-    &kZentorchDa8w4,    &kZentorchInt8,     &kZentorchInt8Dlp, &kVllmArmInt4W4A8, &kVllmArmInt8Neon,
-    &kVllmArmInt8Plain, &kVllmArmBf16Neon,  &kOneDnnW4A16,     &kOneDnnW4A8,      &kOneDnnW8A8,
-    &kKtAmxInt8,        &kKtAmxInt4,        &kPlainBf16,       &kPlainBf16Conv1d, &kBf16Experts,
+#define PREPACK_LAYOUT(row, model, rounding) &row,
+#include "prepack/layouts/layouts.inc"
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
-    &kCtPacked,    &kCtPackedAligned, &kCtInt,         &kCtFloat,       &kCtNaive,
-    &kCtMxfp8,     &kCtNvfp4,         &kCtMxfp4,       &kGptqV1,        &kGptqV2,
-    &kAwqGemm,     &kAutoRoundGptq,   &kAutoRoundV2,   &kAutoRoundAwq,  &kFp8Blocks,
-    &kMxfp4Stacks, &kModelOptFp8,     &kModelOptNvfp4, &kModelOptMxfp8,
+#define PREPACK_CHECKPOINT_LAYOUT(row) &row,
+#include "prepack/layouts/layouts.inc"
 });
 
 }  // namespace

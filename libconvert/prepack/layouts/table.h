@@ -76,52 +76,10 @@ std::vector<const Layout*> LayoutsOfTarget(std::string_view target);
 // Is it one of them?
 bool BelongsTo(const Layout& layout, std::string_view target);
 
-// The rows. Each is defined in a file of this folder, below a drawing of its bytes. Each is one
-// object, so that layouts can be compared by their addresses.
-extern const Layout kAutoRoundAwq;
-extern const Layout kAutoRoundGptq;
-extern const Layout kAutoRoundV2;
-extern const Layout kAwqGemm;
-extern const Layout kBf16Experts;
-extern const Layout kCtFloat;
-extern const Layout kCtInt;
-extern const Layout kCtMxfp4;
-extern const Layout kCtMxfp8;
-extern const Layout kCtNaive;
-extern const Layout kCtNvfp4;
-extern const Layout kCtPacked;
-extern const Layout kCtPackedAligned;
-extern const Layout kFp8Blocks;
-extern const Layout kGptqV1;
-extern const Layout kModelOptFp8;
-extern const Layout kMxfp4Stacks;
-extern const Layout kModelOptMxfp8;
-extern const Layout kModelOptNvfp4;
-extern const Layout kGptqV2;
-extern const Layout kKtAmxInt4;
-extern const Layout kKtAmxInt8;
-extern const Layout kOneDnnW4A16;
-extern const Layout kOneDnnW4A8;
-extern const Layout kOneDnnW8A8;
-extern const Layout kPlainBf16;
-extern const Layout kPlainBf16Conv1d;
-extern const Layout kVllmArmInt4W4A8;
-extern const Layout kVllmArmInt8Neon;
-extern const Layout kVllmArmInt8Plain;
-extern const Layout kVllmArmBf16Neon;
-extern const Layout kVllmBf16Vnni;
-extern const Layout kVllmFp8Vnni;
-extern const Layout kVllmFp8W8A8Vnni4;
-extern const Layout kVllmFp8W8A8Plain;
-extern const Layout kVllmInt4W4A8;
-extern const Layout kVllmInt8Plain;
-extern const Layout kVllmInt8Vnni;
-extern const Layout kVllmMxfp4;
-extern const Layout kVllmWna16;
-extern const Layout kZentorchDa8w4;
-extern const Layout kZentorchInt8;
-extern const Layout kZentorchInt8Dlp;
-extern const Layout kZentorchWoq;
+// The rows. Each is one object, so that layouts can be compared by their addresses.
+#define PREPACK_LAYOUT(row, model, rounding) extern const Layout row;
+#define PREPACK_CHECKPOINT_LAYOUT(row) extern const Layout row;
+#include "prepack/layouts/layouts.inc"
 
 // The form in which onednn/w8a8 is written unless the request says otherwise.
 BlockedDesc DefaultW8A8Desc(const PackRequest& request);

@@ -193,6 +193,7 @@ constinit const Layout kVllmArmInt8Plain = [] {
   Layout row = PlainInt8("vllm-arm/int8-plain", "vllm-arm");
   row.constraints = "any N; K % 16 = 0 with dynamic activations";
   row.notes = "vLLM's quantizer for Arm cuts fractions off";
+  row.cuts_fractions = true;
   row.weight.by_inputs = DivisionRow::Along(1, kInputsOfToken);
   row.eligible = EligibleOnArm;
   row.isa =

@@ -467,7 +467,7 @@ void GemmCheck::Judge(const PackedModule& packed, const ModuleRecord& record,
         .rounded_twice = packed.layout().consumer_scales.Of(packed.request()),
         .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
         .end_to_end_db = wanted.value_or(
-            DefaultEndToEndBar(record.scheme.activations, CutsFractions(packed.layout()))),
+            DefaultEndToEndBar(record.scheme.activations, packed.layout().cuts_fractions)),
         .recorded_db = wanted};
     found.gemm = std::move(products.gemm);
     JudgeProducts(bars, found, levels.gemm);

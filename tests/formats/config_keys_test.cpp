@@ -1,4 +1,4 @@
-#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/config_keys.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,8 +1,8 @@
 #ifndef PREPACK_FORMATS_FORMAT_H_
 #define PREPACK_FORMATS_FORMAT_H_
 
-// A format is how a quantizer stores a checkpoint. Each has its files in this folder and one row in
-// table.cpp; the reader it provides turns every quantized layer into the canonical layout.
+// A format is how a quantizer stores a checkpoint. Each has a folder of its own here and one row in
+// formats.inc; the reader it provides turns every quantized layer into the canonical layout.
 
 #include <memory>
 #include <set>
@@ -50,6 +50,7 @@ struct QuantizedModel {
 // By tensor of the checkpoint: does a module of the model lie in it?
 std::vector<bool> TensorsInModules(const Checkpoint& checkpoint, const QuantizedModel& model);
 
+struct FormatKeys;
 struct ModuleTensors;
 
 // What is known of a checkpoint before its reader begins, and where the reader puts what it
@@ -69,6 +70,8 @@ struct Format {
   // An error of a single module goes into `model.errors`, so that a report can name them all.
   // Modules may be added in any order.
   Status (*read)(const ReadContext& context, QuantizedModel& model);
+  // What its writers put into the config (config_keys.h).
+  const FormatKeys& keys;
 };
 
 std::span<const Format> AllFormats();

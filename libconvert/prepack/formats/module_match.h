@@ -65,6 +65,18 @@ bool MatchesWildcard(std::string_view pattern, std::string_view name);
 // kUnsupported when the patterns above cannot be applied to a name: too long or not ASCII.
 Status CheckModuleName(std::string_view module);
 
+// The first of rules with a `regex` that matches the module, as GPTQModel looks for it; null: none.
+template <typename Rule>
+Result<const Rule*> FirstRuleOf(const std::vector<Rule>& rules, std::string_view module) {
+  if (rules.empty()) return nullptr;
+  PREPACK_TRY(CheckModuleName(module));
+  for (const Rule& rule : rules) {
+    PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
+    if (matches) return &rule;
+  }
+  return nullptr;
+}
+
 // Copies of a config list the same rules in different orders: transformers sorts the keys of
 // config.json, and quantizers leave the file beside it in the order in which the rules were made.
 // That makes a difference only where several rules match one module, of which the first counts.

@@ -69,17 +69,13 @@ std::vector<ConfigPath> DeclarationPaths(const Json& config);
 // config.json.
 Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint);
 
+// The error of a copy that says something else than the first declaration, which is at `first`, of
+// what is at `where` in the copy. Both have to be printable.
+Status CopiesDisagree(std::string_view where, std::string_view found, std::string_view expected,
+                      std::string_view first);
+
 // A finding ("config-left-behind") for every file that was left out.
 Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings);
-
-// The keys that quantizers write into a quantization_config, format by format. A key that is not
-// among them may mean anything: weights that divide by their scale differ from those that multiply
-// in one key. So it is never passed over in silence.
-
-// Adds a finding ("config-key-unread") for every key that no known writer of the format writes, of
-// the declaration itself and of its rules for single modules. A key that is known to change what
-// the weights mean, and is not read, is kUnsupported. Formats that are not read have no keys here.
-Status CheckConfigKeys(const QuantizationConfig& config, FindingTally& findings);
 
 }  // namespace prepack
 

@@ -10,6 +10,7 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/format.h"
@@ -23,18 +24,10 @@ namespace prepack {
 
 namespace {
 
-constexpr std::array kFormats = {
-    Format{"compressed-tensors", ct::Read},
-    Format{"fp8", fp8::Read},
-    Format{"fbgemm-fp8", fp8::Read},
-    Format{"mxfp8", fp8::Read},
-    Format{"modelopt", modelopt::Read},
-    Format{"quark", quark::Read},
-    Format{"awq", awq::Read},
-    Format{"auto-round", auto_round::Read},
-    Format{"gptq", gptq::Read},
-    Format{"mxfp4", fp4::Read},
-};
+constexpr auto kFormats = std::to_array<Format>({
+#define PREPACK_FORMAT(id, reader, keys, decode) {id, reader::Read, reader::keys},
+#include "prepack/formats/formats.inc"
+});
 
 std::string KnownFormats() {
   std::string known;

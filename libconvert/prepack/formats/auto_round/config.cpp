@@ -351,12 +351,8 @@ Status CompareCopy(const Config& first, const Config& copy) {
   }};
   for (const Field& field : fields) {
     if (field.ours == field.theirs) continue;
-    return Malformed(FieldPath(copy.where, field.key),
-                     "two copies of the quantization config disagree")
-        .Found(Printable(field.theirs))
-        .Expected(fmt::format("{}, as {} says", Printable(field.ours), first.where))
-        .Hint("Make them equal: readers differ in which copy they use")
-        .Id(FindingId("config-conflict"));
+    return CopiesDisagree(FieldPath(copy.where, field.key), Printable(field.theirs),
+                          Printable(field.ours), first.where);
   }
   return {};
 }

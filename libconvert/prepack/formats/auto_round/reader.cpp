@@ -1,3 +1,18 @@
+// AutoRound checkpoints, whose method vLLM calls INC (mirrors auto-round 0.15,
+// auto_round/export/export_to_autoround/export.py).
+//
+// A dialect of configuration over the tensors of GPTQ (formats/gptq/linear.h) or AWQ
+// (formats/awq/reader.cpp): `packing_format` says which of them, and how zero points are stored
+// (formats/auto_round/config.h). Read are integer weights of 2, 3, 4 and 8 bits, with bits, groups
+// and symmetry by layer. Scales may be negative: symmetric AutoRound uses the full range of codes,
+// about half of all scales are.
+//
+//     N = 1, K = 8, codes 0 … 7, z = 8: qweight 76543210; qzeros' fields are 7 under
+//     auto_round:auto_gptq, and 8 under auto_round
+//
+// Exports to plain GPTQ and AWQ (`provider: auto-round`) are read as those. The tensors decide what
+// is quantized and in how many bits; where the config says otherwise, it is a finding.
+
 #include "prepack/formats/auto_round/reader.h"
 
 #include <fmt/format.h>
@@ -17,6 +32,7 @@
 #include "prepack/container/model_config.h"
 #include "prepack/formats/auto_round/config.h"
 #include "prepack/formats/awq/module.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/zeros.h"
@@ -28,6 +44,17 @@
 #include "prepack/model/module_name.h"
 
 namespace prepack::auto_round {
+
+namespace {
+
+constexpr std::string_view kAutoRoundOwnKeys =
+    "backend damp_percent dequantize desc_act extra_config packing_format static_groups "
+    "true_sequential modules_to_not_convert";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kAutoRoundOwnKeys, kAutoRoundKeys}};
+
 namespace {
 
 // The first release whose calibration-free exports store what their label says.

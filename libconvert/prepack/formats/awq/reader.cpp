@@ -1,3 +1,19 @@
+// AWQ checkpoints of AutoAWQ, llm-awq (as safetensors), GPTQModel and AutoRound's plain AWQ export
+// (mirrors AutoAWQ 0.2.9, awq/modules/linear/{gemm,gemv,gemv_fast}.py).
+//
+// Read: 4 bits, in the layouts gemm, gemv and gemv_fast; with zero points, or symmetric.
+//
+//     gemm, N = 8, K = 2, codes (k + n) mod 16: qweight is 75316420 86427531, file bytes
+//         20 64 31 75  31 75 42 86         (channels 0|2 4|6 1|3 5|7 of one input, low|high nibble)
+//
+// The other drawings are in formats/awq/module.h and kernels/awq.h. The tensors decide
+// which layout it is; a `version` that says otherwise is a finding. A module is quantized if and
+// only if it has a qweight: `modules_to_not_convert`, which its readers understand in three ways,
+// explains and decides nothing.
+//
+// AWQ also scales other tensors (norms, preceding projections): those must come from the same
+// checkpoint, as they do here, never from the original model.
+
 #include "prepack/formats/awq/module.h"
 
 #include <fmt/format.h>
@@ -13,6 +29,7 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/module_tensors.h"
@@ -20,6 +37,18 @@
 #include "prepack/formats/readers.h"
 
 namespace prepack::awq {
+
+namespace {
+
+// AutoAWQ, transformers and Quark (awq::Config).
+constexpr std::string_view kAwqKeys =
+    "backend dequantize do_fuse exllama_config export fuse_max_seq_len modules_to_fuse "
+    "modules_to_not_convert pack_method version";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kAwqKeys, kGptqModelKeys, kAutoRoundKeys}};
+
 namespace {
 
 // What one declaration says; nullopt where it is silent.
@@ -106,10 +135,8 @@ Result<Declared> ParseDeclared(const QuantizationConfig& config) {
 Status CompareCopy(const Declared& first, const QuantizationConfig& first_config,
                    const Declared& copy, const QuantizationConfig& config) {
   const auto differ = [&](std::string_view name, const auto& ours, const auto& theirs) {
-    return Conflict(FieldPath(config.where, name), "two copies of the quantization config disagree",
-                    fmt::format("{}", theirs),
-                    fmt::format("{}, as {} says", ours, first_config.where))
-        .Hint("Make them equal: readers differ in which copy they use");
+    return CopiesDisagree(FieldPath(config.where, name), fmt::format("{}", theirs),
+                          fmt::format("{}", ours), first_config.where);
   };
   const Config defaults;
   const auto compare = [&](std::string_view name, const auto& ours, const auto& theirs,

@@ -315,11 +315,7 @@ namespace {
 
 Status Conflict(const std::string& where, const std::string& found, const std::string& expected,
                 const Config& first) {
-  return Malformed(where, "two copies of the quantization config disagree")
-      .Found(found)
-      .Expected(fmt::format("{}, as {} says", expected, first.where))
-      .Hint("Make them equal: readers differ in which copy they use")
-      .Id(FindingId("config-conflict"));
+  return CopiesDisagree(where, found, expected, first.where);
 }
 
 std::string ShowArgs(const std::optional<Args>& args) {

@@ -1,3 +1,30 @@
+// compressed-tensors checkpoints, as llm-compressor writes them (mirrors compressed-tensors 0.19,
+// compressors/ and utils/match.py).
+//
+// Read: `pack-quantized`, 4 bits, symmetric and asymmetric, one scale per group or per channel.
+//
+//     MODULE.weight_packed      I32 [N, ⌈K/8⌉]  eight codes per word along K, lowest bits first;
+//                                               code = signed value + 8
+//     MODULE.weight_scale       BF16, F16 or F32 [N, G]
+//     MODULE.weight_zero_point  I32 [⌈N/8⌉, G]  eight zero points per word, down the rows, + 8;
+//                               before 0.9.4: I8 [N, G], signed
+//     MODULE.weight_shape       I64 [2]         N, K
+//
+// N = 4, K = 16 with codes 0 … 15 in row 0 begins with the bytes 10 32 54 76 98 ba dc fe.
+//
+// `mxfp4-pack-quantized` and `nvfp4-pack-quantized` store two FP4 codes in a byte:
+//
+//     MODULE.weight_packed        U8 [N, K/2]   the even input channel in the low half
+//     MODULE.weight_scale         U8 [N, K/32], exponents + 127; of nvfp4 F8_E4M3 [N, K/16]
+//     MODULE.weight_global_scale  F32 [1], of nvfp4: divides weight_scale
+//
+// `mxfp8-quantized` stores weight F8_E4M3 [N, K] beside such exponents.
+//
+// Every other format and scheme is recognised and refused by name (kUnsupported). The tensors that
+// exist decide what a module is, and the configuration says what they mean: `ignore` lists are
+// often wrong about names. Where the two contradict each other so that the meaning is open, the
+// checkpoint is kMalformed; where the tensors settle it, the contradiction is a Finding.
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,12 +41,26 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/compressed_tensors/config.h"
 #include "prepack/formats/compressed_tensors/module.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
 
 namespace prepack::ct {
+
+namespace {
+
+// compressed-tensors 0.1 to 0.20 and transformers (CompressedTensorsConfig); the last three are of
+// AutoRound's exports.
+constexpr std::string_view kCompressedTensorsKeys =
+    "config_groups dequantize format global_compression_ratio ignore kv_cache_scheme "
+    "quantization_status run_compressed sparsity_config transform_config use_optimized_inference "
+    "version provider attention_input_activations fp8_dtype_flavor";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kCompressedTensorsKeys}};
 
 namespace {
 

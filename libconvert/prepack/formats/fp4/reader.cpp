@@ -1,5 +1,14 @@
-// MXFP4 checkpoints of gpt-oss, and modules in FP4 of other formats; readers.h and fp4/module.h say
-// what is stored.
+// Checkpoints of `quant_method: mxfp4` (gpt-oss; mirrors transformers 5.23, integrations/mxfp4.py):
+// only experts are quantized, all of a layer in one tensor.
+//
+//     EXPERTS.X_blocks  U8 [E, N, K/32, 16]  32 codes of FP4 in a block, the even input channel
+//                                            in the low half of its byte
+//     EXPERTS.X_scales  U8 [E, N, K/32]      u means 2^(u − 127), 255 is NaN
+//     EXPERTS.X_bias    BF16 [E, N]          passes through
+//
+// X is gate_up_proj, whose rows are gate and up by turns, or down_proj. Expert e is the module
+// EXPERTS.X.e, rows as they are stored. Codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4, 6, and bit 3 is
+// the sign; [0, 0.5, …, 6, −0, −0.5, …] begins with the bytes 10 32 54 76 98.
 
 #include <fmt/format.h>
 
@@ -11,6 +20,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/fp4/module.h"
 #include "prepack/formats/module_match.h"
@@ -20,6 +30,15 @@
 #include "prepack/formats/stored_linear.h"
 
 namespace prepack::fp4 {
+
+namespace {
+
+// transformers (Mxfp4Config) and the publisher of gpt-oss.
+constexpr std::string_view kMxfp4Keys = "dequantize modules_to_not_convert";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kMxfp4Keys}};
 
 ActivationScheme FourBitActivations(uint64_t group_size) {
   return {.type = ActivationType::kFloat,

@@ -229,12 +229,7 @@ Status CompareCopy(const Config& first, const Config& copy) {
   }};
   for (const Field& field : fields) {
     if (field.ours == field.theirs) continue;
-    return Malformed(FieldPath(copy.where, field.key),
-                     "two copies of the quantization config disagree")
-        .Found(field.theirs)
-        .Expected(fmt::format("{}, as {} says", field.ours, first.where))
-        .Hint("Make them equal: readers differ in which copy they use")
-        .Id(FindingId("config-conflict"));
+    return CopiesDisagree(FieldPath(copy.where, field.key), field.theirs, field.ours, first.where);
   }
   return {};
 }
@@ -242,13 +237,7 @@ Status CompareCopy(const Config& first, const Config& copy) {
 }  // namespace
 
 Result<const Rule*> Config::RuleOf(std::string_view module) const {
-  if (rules.empty()) return nullptr;
-  PREPACK_TRY(CheckModuleName(module));
-  for (const Rule& rule : rules) {
-    PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
-    if (matches) return &rule;
-  }
-  return nullptr;
+  return FirstRuleOf(rules, module);
 }
 
 Result<Meaning> Config::MeaningOf(std::string_view module, const StoredTensor& scale) const {

@@ -1,7 +1,7 @@
 #ifndef PREPACK_FORMATS_FP8_CONFIG_H_
 #define PREPACK_FORMATS_FP8_CONFIG_H_
 
-// The quantization_config of `quant_method: fp8`, `fbgemm_fp8` and `mxfp8`; readers.h says what is
+// The quantization_config of `quant_method: fp8`, `fbgemm_fp8` and `mxfp8`; reader.cpp says what is
 // stored.
 
 #include <array>

@@ -1,3 +1,42 @@
+// Checkpoints of `quant_method: fp8` (mirrors vLLM 0.32.0,
+// model_executor/layers/quantization/fp8.py; transformers 5.23, integrations/finegrained_fp8.py;
+// GPTQModel 7.7, nn_modules/qlinear/fp8.py).
+//
+//     MODULE.weight            F8_E4M3 [N, K]
+//     MODULE.weight_scale_inv  F32 or BF16; also called weight_scale, and scale (DeepSeek V4)
+//       [⌈N/128⌉, ⌈K/128⌉]       with weight_block_size [128, 128]; edges may be partial
+//       [] or [1]                one scale per module
+//       [N] or [N, 1]            one per output channel
+//     MODULE.input_scale       one element, activation_scheme "static" only; transformers calls it
+//                              activation_scale (Ministral 3, Devstral 2)
+//
+// The trap is the name weight_scale_inv. As DeepSeek, Qwen, Mistral and transformers write it, it
+// multiplies: W = e4m3(weight) · scale. As GPTQModel writes it, it divides: W = e4m3(weight) /
+// scale, and nothing tells the two apart but `weight_scale_semantics: "inverse"` in the config.
+// There, the scale of the canonical layout is the reciprocal, rounded once to f32, as GPTQModel's
+// own kernel takes it. `dynamic` then holds rules for some modules, as in GPTQModel's other
+// formats.
+//
+// Scales may be bytes u that mean 2^(u − 127), 255 is NaN: of dtype F8_E8M0, or U8 where scale_fmt
+// is "ue8m0".
+//
+// Experts may be stacked, or have their scales stacked (fp8/module.h).
+//
+// DeepSeek V4 (`expert_dtype: fp4` in config.json; mirrors vLLM 0.33, models/deepseek_v41, and
+// transformers 5.23, Fp8Dequantize) stores its routed experts in FP4, whatever weight_block_size
+// is:
+//
+//     MODULE.weight  I8 [N, K/2]       two codes in a byte, the even input channel in the low half
+//     MODULE.scale   F8_E8M0 [N, K/32]
+//
+// `quant_method: mxfp8` (MiniMax M3; vLLM 0.33 reads it as ModelOpt's MXFP8) stores
+//
+//     MODULE.weight            F8_E4M3 [N, K]
+//     MODULE.weight_scale_inv  U8 or F8_E8M0 [N, K/32], exponents; also called weight_scale
+//
+// `quant_method: fbgemm_fp8` (mirrors transformers 5.23, integrations/fbgemm_fp8.py) stores the
+// same weight with weight_scale F32 [N, 1], which multiplies. Activations are quantized per token.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +51,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/fp4/module.h"
 #include "prepack/formats/fp8/config.h"
@@ -22,6 +62,37 @@
 #include "prepack/model/module_name.h"
 
 namespace prepack::fp8 {
+
+namespace {
+
+// transformers (FineGrainedFP8Config), AutoFP8, Quark, the publishers of DeepSeek, MiniMax and
+// Qwen; the last two are GPTQModel's.
+constexpr std::string_view kFp8Keys =
+    "activation_scheme dequantize expert_dtype export fmt ignored_layers kv_cache_scheme "
+    "modules_to_convert modules_to_not_convert packed_modules_mapping scale_fmt weight_block_size "
+    "weight_per_tensor act_per_tensor extra_config weight_scale_method weight_scale_semantics";
+
+// transformers (FbgemmFp8Config) and the publishers of Llama 3.1.
+constexpr std::string_view kFbgemmKeys = "activation_scale_ub modules_to_not_convert";
+
+constexpr auto kFp8Meant = std::to_array<MeantKey>({
+    {"rotation", "rotated weights need the same rotation of the activations at run time",
+     "rotation"},
+    {"rotation_config", "rotated weights need the same rotation of the activations at run time",
+     "rotation"},
+    {"spinquant_config", "rotated weights need the same rotation of the activations at run time",
+     "rotation"},
+    {"adapter", "low-rank adapters are not supported", "adapter-unsupported"},
+    {"store_dtype", "weights stored in another type than FP8 are not supported",
+     "config-key-unsupported"},
+});
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kFp8Keys, kGptqModelKeys, kAutoRoundKeys},
+                                    .meant = kFp8Meant};
+constinit const FormatKeys kFbgemmFormatKeys = {.known = {kFbgemmKeys}};
+constinit const FormatKeys kMxfp8FormatKeys = {.known = {kFp8Keys}, .meant = kFp8Meant};
 
 namespace {
 

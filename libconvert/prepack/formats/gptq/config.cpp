@@ -83,11 +83,7 @@ class Merger {
   void Conflict(std::string_view key, std::string_view where, const std::string& found,
                 std::string_view first_where, const std::string& expected) {
     if (!status_.ok()) return;
-    status_ = Malformed(FieldPath(where, key), "two copies of the quantization config disagree")
-                  .Found(found)
-                  .Expected(fmt::format("{}, as {} says", expected, first_where))
-                  .Hint("Make them equal: readers differ in which copy they use")
-                  .Id(FindingId("config-conflict"));
+    status_ = CopiesDisagree(FieldPath(where, key), found, expected, first_where);
   }
 
   std::span<const Declaration> copies_;
@@ -220,13 +216,7 @@ Status Flatten(const Json& list, const std::string& where, std::vector<std::stri
 }  // namespace
 
 Result<const Rule*> Config::RuleOf(std::string_view module) const {
-  if (rules.empty()) return nullptr;
-  PREPACK_TRY(CheckModuleName(module));
-  for (const Rule& rule : rules) {
-    PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
-    if (matches) return &rule;
-  }
-  return nullptr;
+  return FirstRuleOf(rules, module);
 }
 
 Status Config::ReportOrder(std::string_view module, const Rule& rule,

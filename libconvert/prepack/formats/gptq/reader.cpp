@@ -1,3 +1,11 @@
+// The format of GPTQModel, AutoGPTQ, optimum, and of AutoRound's export to auto_gptq. The tensors
+// of a module are drawn in formats/gptq/linear.h, its zero points in formats/gptq/zeros.h, the
+// config is described in formats/gptq/config.h. Which modules are quantized is told by the tensors;
+// where the config says otherwise, that is a finding.
+//
+// Not read: Marlin, BitBLAS, QQQ and EXL3 weights (tiled for GPUs), words of other than 32 bits,
+// rotated weights, adapters, embeddings.
+
 #include "prepack/formats/gptq/module.h"
 
 #include <fmt/format.h>
@@ -13,6 +21,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/config.h"
@@ -25,6 +34,19 @@
 #include "prepack/model/module_name.h"
 
 namespace prepack::gptq {
+
+namespace {
+
+// AutoGPTQ, optimum and transformers (GPTQConfig).
+constexpr std::string_view kGptqKeys =
+    "backend cache_block_outputs dequantize disable_exllama exllama_config max_input_length "
+    "model_file_base_name model_name_or_path model_seqlen module_name_preceding_first_block "
+    "modules_in_block_to_quantize modules_to_not_convert pad_token_id quantizer tokenizer "
+    "use_cuda_fp16 use_exllama version";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kGptqKeys, kGptqModelKeys, kAutoRoundKeys}};
 
 namespace {
 

@@ -1,4 +1,20 @@
-// ModelOpt's checkpoints; readers.h says what is stored.
+// Checkpoints of NVIDIA's ModelOpt in FP8 (mirrors nvidia-modelopt 0.47, torch/export, and vLLM
+// 0.33, layers/quantization/modelopt.py).
+//
+//     MODULE.weight        F8_E4M3 [N, K]
+//     MODULE.weight_scale  F32, multiplies
+//       []                     quant_algo FP8, with MODULE.input_scale F32 []
+//       [N]                    FP8_PER_CHANNEL_PER_TOKEN
+//       [⌈N/128⌉, 1, ⌈K/128⌉, 1]  FP8_PB_WO; [] where the matrix is one block
+//     MODULE.weight_scale_inv  F32 [⌈N/128⌉, ⌈K/128⌉], multiplies: FP8_BLOCK_SCALES
+//
+// NVFP4, W4A16_NVFP4 and MXFP4 are two codes in a byte (fp4/module.h, also for stacked experts),
+// and MXFP8 has scales that are exponents, U8 [N, K/32].
+//
+// MIXED_PRECISION says for each module, or for what it lies in, which of these it is; what is not
+// listed is not quantized. The names of algorithms are in any case: the writer itself spells some
+// of them in lower case. k_scale and v_scale, of the key-value cache, lie beside the weights and
+// pass through.
 
 #include <fmt/format.h>
 
@@ -18,6 +34,7 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/fp4/module.h"
 #include "prepack/formats/fp8/module.h"
@@ -27,6 +44,17 @@
 #include "prepack/formats/readers.h"
 
 namespace prepack::modelopt {
+
+namespace {
+
+// nvidia-modelopt 0.47 (convert_hf_quant_config_format) in config.json, and in the file of its own.
+constexpr std::string_view kModelOptKeys =
+    "config_groups exclude_modules group_size ignore kv_cache_quant_algo kv_cache_scheme producer "
+    "quant_algo quantized_layers";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kModelOptKeys}};
 
 // What `quant_algo` says.
 enum class Algo : uint8_t {
@@ -205,11 +233,7 @@ Result<Config> ParseModelOptConfig(const QuantizationConfig& declared) {
 Status CompareModelOptCopy(const Config& first, const Config& copy) {
   const auto conflict = [&](std::string_view key, const std::string& found,
                             std::string_view expected) {
-    return Malformed(FieldPath(copy.where, key), "two copies of the quantization config disagree")
-        .Found(found)
-        .Expected(fmt::format("{}, as {} says", expected, first.where))
-        .Hint("Make them equal: readers differ in which copy they use")
-        .Id(FindingId("config-conflict"));
+    return CopiesDisagree(FieldPath(copy.where, key), found, expected, first.where);
   };
   if (first.all.algo != copy.all.algo) {
     return conflict("quant_algo", copy.all.name, first.all.name);

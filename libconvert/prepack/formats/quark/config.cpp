@@ -180,12 +180,8 @@ Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared) {
       const Json& found = theirs == nullptr ? none : *theirs;
       const Json& expected = ours == nullptr ? none : *ours;
       if (SameJson(found, expected)) continue;
-      return Malformed(FieldPath(declared[i].where, key),
-                       "two copies of the quantization config disagree")
-          .Found(ShowJson(found))
-          .Expected(fmt::format("{}, as {} says", ShowJson(expected), first->where))
-          .Hint("Make them equal: readers differ in which copy they use")
-          .Id(FindingId("config-conflict"));
+      return CopiesDisagree(FieldPath(declared[i].where, key), ShowJson(found), ShowJson(expected),
+                            first->where);
     }
   }
   return first;

@@ -1,4 +1,16 @@
-// Quark's checkpoints; readers.h says what is stored.
+// Checkpoints of AMD's Quark in FP8, MXFP4, NVFP4 and integers (mirrors amd-quark 0.13,
+// torch/export, and vLLM 0.33, layers/quantization/quark/).
+//
+//     MODULE.weight        F8_E4M3 [N, K]
+//     MODULE.weight_scale  BF16, F16 or F32, multiplies: [] per_tensor, or [N] per_channel
+//     MODULE.input_scale   [], where activations are static
+//
+// MXFP4 and NVFP4 are stored as fp4/module.h says, integers as quark/integers.h does. AMDFP4 has
+// the same tensors as MXFP4 and means other numbers.
+//
+// The specification of a module is that of the first pattern of layer_quant_config which matches
+// its name, else that of its class, else the global one. output_scale, of the key-value cache,
+// passes through.
 
 #include <fmt/format.h>
 
@@ -9,6 +21,7 @@
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/fp4/module.h"
 #include "prepack/formats/fp8/module.h"
@@ -19,6 +32,19 @@
 #include "prepack/model/module_name.h"
 
 namespace prepack::quark {
+
+namespace {
+
+// amd-quark 0.13 (Config and its export).
+constexpr std::string_view kQuarkKeys =
+    "algo_config exclude export global_quant_config kv_cache_post_rope kv_cache_quant_config "
+    "layer_quant_config layer_type_quant_config log_severity_level min_kv_scale pack_method "
+    "quant_mode softmax_quant_spec version";
+
+}  // namespace
+
+constinit const FormatKeys kKeys = {.known = {kQuarkKeys}};
+
 namespace {
 
 bool IsQuarkQuantized(const ModuleTensors& module, const StoredTensor& weight) {

@@ -50,18 +50,11 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
     std::string_view format;
     DecodeFn decode;
   };
-  static constexpr std::array<Row, 11> kDecoders = {
-      {{"compressed-tensors", DecodeCompressedTensors},
-       {"fp8", DecodeFp8},
-       {"fbgemm-fp8", DecodeFp8ByOutputs},
-       {"mxfp8", DecodeModelOpt},
-       {"modelopt", DecodeModelOpt},
-       {"quark", DecodeQuark},
-       {"awq", DecodeAwq},
-       {"gptq", DecodeGptq},
-       {"auto-round", DecodeAutoRound},
-       {"mxfp4", DecodeFp4},
-       {"gguf", DecodeGguf}}};
+  static constexpr auto kDecoders = std::to_array<Row>({
+#define PREPACK_FORMAT(id, reader, keys, decode) {id, decode},
+#include "prepack/formats/formats.inc"
+      {"gguf", DecodeGguf},
+  });
   for (const Row& row : kDecoders) {
     if (row.format != format) continue;
     return SecondDecoder(source, row.decode, format == "auto-round" && IsOldModelFree(source));

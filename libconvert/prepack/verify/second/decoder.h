@@ -147,24 +147,18 @@ struct SecondRows {
   bool takes_codes = false;     // the same
 };
 
-// compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8
-// bits, signed bytes, or FP8; scales per tensor, channel, group or block; any order of groups.
-// Only fp8 has a setting that turns its scales into divisors.
-Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
-                               DecodedRows& out);
-Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// The same FP8 in other shapes (second/fp8_dialects.cpp): of ModelOpt and mxfp8; of Quark and
-// FBGEMM; and experts of `quant_method: fp8` that are stacked, or whose scales are, which DecodeFp8
-// hands on.
-Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// Quark's integers; its floats are those of DecodeFp8ByOutputs.
-Status DecodeQuark(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// Those of the formats, as the list of formats names them: rows of codes of compressed-tensors and
+// fp8, which name the same tensors (rows.cpp); the same FP8 in other shapes (fp8_dialects.cpp);
+// FP4 of all dialects (fp4.cpp); AWQ in the layouts gemm, gemv and gemv_fast, told apart by the
+// shapes; GPTQ, with or without an index of groups; AutoRound, in the tensors of either.
+#define PREPACK_FORMAT(id, reader, keys, decode) \
+  Status decode(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+#include "prepack/formats/formats.inc"
+// Experts of `quant_method: fp8` that are stacked, or whose scales are, which DecodeFp8 hands on.
 Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// FP4 of all dialects (second/fp4.cpp), which those of a module's other formats hand on: two codes
-// in a byte, with one scale for 16 or 32 of them.
+// Is it FP4 that the decoders of a module's other formats hand on to DecodeFp4: two codes in a
+// byte, with one scale for 16 or 32 of them?
 bool HasSecondFp4(const Checkpoint& source, const SecondRows& wanted);
-Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // A layer that no quantizer touched, of a model of any format.
 bool HasSecondPlain(const Checkpoint& source, const SecondRows& wanted);
 Status DecodePlain(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
@@ -172,12 +166,6 @@ Status DecodePlain(const Checkpoint& source, const SecondRows& wanted, DecodedRo
 Status DecodeGguf(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // Does the file hold a stack of experts of that name?
 bool HasSecondGgufStack(const Checkpoint& source, const std::string& stack);
-// AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
-Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// GPTQ, with or without an index of groups.
-Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// AutoRound, in the tensors of GPTQ or AWQ.
-Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 
 // The second path for GPTQ's tensors, which AutoRound stores, too: words, and not bytes, straight
 // from the formula

@@ -41,7 +41,6 @@ void KeepFreedMemory();
 using ExitCodeValue = int;
 inline constexpr ExitCodeValue kExitDone = 0;
 inline constexpr ExitCodeValue kExitCheckFailed = 1;
-inline constexpr ExitCodeValue kExitUsage = 2;
 inline constexpr ExitCodeValue kExitSystem = 4;
 inline constexpr ExitCodeValue kExitNotRun = 6;
 

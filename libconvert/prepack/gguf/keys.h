@@ -18,7 +18,6 @@ inline constexpr uint64_t kMaxTensorNameBytes = 63;  // ggml keeps 64 bytes, the
 
 inline constexpr std::string_view kArchitecture = "general.architecture";
 inline constexpr std::string_view kName = "general.name";
-inline constexpr std::string_view kFileType = "general.file_type";
 inline constexpr std::string_view kAlignment = "general.alignment";
 // The hash of the manifest that prepack wrote beside the file.
 inline constexpr std::string_view kManifestHash = "general.prepack.manifest";
@@ -26,7 +25,6 @@ inline constexpr uint64_t kManifestHashDigits = 32;
 inline constexpr std::string_view kSplitNo = "split.no";  // of this file, from 0
 inline constexpr std::string_view kSplitCount = "split.count";
 inline constexpr std::string_view kSplitTensors = "split.tensors.count";  // of all files together
-inline constexpr std::string_view kTokenizerModel = "tokenizer.ggml.model";
 inline constexpr std::string_view kTokens = "tokenizer.ggml.tokens";
 
 // Behind the name of the architecture: "llama" + kBlockCount.

@@ -1,11 +1,4 @@
-prepack_add_tests(cli
-  output_paths_test.cpp
-  progress_display_test.cpp
-  terminal_test.cpp
-  shell_carrier_test.cpp
-  table_test.cpp
-  units_test.cpp
-  verify_text_test.cpp)
+prepack_add_tests(cli)
 target_link_libraries(test_cli PRIVATE prepack_cli)
 
 # The tool as a whole, from Python: it needs jsonschema, numpy, safetensors, PyYAML, huggingface_hub and

@@ -1,17 +1,4 @@
-prepack_add_tests(kernels
-  awq_kernels_test.cpp
-  codes_test.cpp
-  code_rows_test.cpp
-  nibble_columns_test.cpp
-  nibble_halves_test.cpp
-  nibble_pairs_test.cpp
-  nibble_steps_test.cpp
-  nibble_transpose_test.cpp
-  weight_digests_test.cpp
-  row_sums_test.cpp
-  strip_products_test.cpp
-  twins_test.cpp
-  unit_transpose_test.cpp)
+prepack_add_tests(kernels)
 
 # What the files for AVX2 and AVX-512 share with the rest of the program if nothing is inlined.
 if(PREPACK_X86 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

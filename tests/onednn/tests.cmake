@@ -7,7 +7,7 @@ if(oneDNN_FOUND)
   set_target_properties(linked_onednn PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
   target_link_libraries(linked_onednn PUBLIC libprepack oneDNN::dnnl PRIVATE prepack_options)
 
-  prepack_add_tests(onednn onednn_layouts_test.cpp)
+  prepack_add_tests(onednn)
   target_link_libraries(test_onednn PRIVATE linked_onednn ${CMAKE_DL_LIBS})
 else()
   message(STATUS "Built without oneDNN: our bytes are not compared with those of its reorders")

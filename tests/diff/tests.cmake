@@ -1,4 +1,0 @@
-prepack_add_tests(diff
-  diff_test.cpp
-  report_html_test.cpp
-  weight_differences_test.cpp)

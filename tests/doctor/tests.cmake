@@ -1,2 +1,0 @@
-prepack_add_tests(doctor
-  doctor_test.cpp)

@@ -1,1 +1,0 @@
-prepack_add_tests(gguf blocks_test.cpp header_test.cpp model_test.cpp)

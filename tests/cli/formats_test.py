@@ -9,89 +9,23 @@ import unittest
 import harness
 from harness import CHECKPOINTS, TARGETS, WARNED
 
-# Checkpoint → how many of its modules each target takes; None: not one, exit code 5.
-ALL = {"vllm-cpu": 7, "zentorch": 7, "onednn": 7}
-NONE = {"vllm-cpu": None, "zentorch": None, "onednn": None}
-FIVE = {"vllm-cpu": 5, "zentorch": 5, "onednn": 5}
-PACKED = {
-    "gptqmodel-w4-sym-g128": ALL,
-    "gptqmodel-w4-asym-v1": ALL,
-    "gptqmodel-w4-asym-v2": ALL,
-    "gptqmodel-dynamic": FIVE,
-    "gptqmodel-w4-actorder-g128": ALL,
-    "gptqmodel-w3-sym": NONE,
-    "gptqmodel-w8-sym": NONE,
-    "awq-gemm-g128": ALL,
-    "awq-gemv-g128": ALL,
-    "awq-gemvfast-g128": ALL,
-    "ar-gptq-w4-asym": ALL,
-    "ar-awq-w4-asym": ALL,
-    "ar-arawq-w4-asym": ALL,
-    "ar-w4-sym-g128": ALL,
-    "ar-w4-sym-mixed": FIVE,
-    "ar-w2-sym": NONE,
-    "ar-w4-sym-patterns": {"vllm-cpu": 11, "zentorch": 11, "onednn": 11},
-    "ar-gptq-w4-sym-patterns": {"vllm-cpu": 11, "zentorch": 11, "onednn": 11},
-    "ar-model-free-w4-asym": {"vllm-cpu": 21, "zentorch": 21, "onednn": 21},
-    "ar-old-model-free-w4-asym": {"vllm-cpu": 21, "zentorch": 21, "onednn": 21},
-    "ct-mixed": {"vllm-cpu": 6, "zentorch": 6, "onednn": 6},
-    "ct-old-asym-g128": ALL,
-    "ct-spinquant-r1r2": {"vllm-cpu": 14, "zentorch": 14, "onednn": 14},
-    "ct-old-actorder-group-g128": ALL,
-    "ct-smollm2-w4a16-gptq-g64": {"vllm-cpu": 14, "zentorch": 14, "onednn": 14},
-    "ct-smollm2-w8a16-g64": NONE,
-    "gptqmodel-smollm2-awq-g64": ALL,
-    "ct-w4a8": ALL,
-    "ct-w8a8-dynamic": ALL,
-    "ct-w8a8-static": {"vllm-cpu": 7, "zentorch": None, "onednn": 7},
-    "ct-w8a8-asym-act": {"vllm-cpu": 7, "zentorch": None, "onednn": 7},
-    "ct-fp8-block": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "ct-fp8-dynamic": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "gptqmodel-fp8-tensor": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "gptqmodel-fp8-row": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "gptqmodel-fp8-block": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "gptqmodel-fp8-dynamic": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
-    "hf-fp8-static": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "hf-fp8-ue8m0": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "ct-fp8-tensor": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "ct-cache-heads": {"vllm-cpu": 28, "zentorch": None, "onednn": None},
-    "ct-mobile": {"vllm-cpu": 4, "zentorch": 4, "onednn": 4},
-    "ct-kimi-k3": {"vllm-cpu": 12, "zentorch": None, "onednn": None},
-    "fp8-minimax-fmt": {"vllm-cpu": 10, "zentorch": None, "onednn": None},
-    "fp8-ue8m0": {"vllm-cpu": 13, "zentorch": None, "onednn": None},
-    "hf-fp8-stacked-scales": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
-    "fp8-fused-experts": {"vllm-cpu": 8, "zentorch": None, "onednn": None},
-    "fp8-fused-experts-transposed": {"vllm-cpu": 8, "zentorch": None, "onednn": None},
-    "fbgemm-fp8": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "modelopt-fp8": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "modelopt-hf-quant-config": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "modelopt-fp8-channel-token": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "modelopt-fp8-block": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "modelopt-mixed-blocks": {"vllm-cpu": 4, "zentorch": None, "onednn": None},
-    "quark-fp8": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "quark-fp8-channel": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "quark-uint4": ALL,
-    "quark-int4-order": ALL,
-    "quark-int8": {"vllm-cpu": 7, "zentorch": None, "onednn": 7},
-    "quark-int8-dynamic": ALL,
-    "quark-awq": ALL,
-    "quark-first": {"vllm-cpu": 3, "zentorch": 3, "onednn": 3},
-    "quark-padded": {"vllm-cpu": 5, "zentorch": 2, "onednn": 7},
-    "quark-integers": {"vllm-cpu": 2, "zentorch": 2, "onednn": 2},
-    "quark-fp8-int4": {"vllm-cpu": 7, "zentorch": 3, "onednn": 3},
-    "ct-mxfp4": NONE,
-    "ct-nvfp4": NONE,
-    "ct-nvfp4a16": NONE,
-    "ct-mxfp8": NONE,
-    "mxfp8-minimax": NONE,
-    "fp8-deepseek-v4": {"vllm-cpu": 29, "zentorch": None, "onednn": None},
-    "gpt-oss-mxfp4": {"vllm-cpu": 16, "zentorch": None, "onednn": None},
-    "quark-mxfp4": NONE,
-    "quark-nvfp4": NONE,
-    "quark-mixed": {"vllm-cpu": 4, "zentorch": None, "onednn": None},
-    "modelopt-nvfp4": NONE,
-    "modelopt-nvfp4-gpt-oss": NONE,
-}
+
+def planned():
+    """By checkpoint and target: how many modules the target takes with --dtype bf16, of fixtures/plans.txt (which
+    tests/convert/plan_table_test.cpp writes, and holds the plans against)."""
+    counts = {}
+    for line in (harness.ROOT / "fixtures" / "plans.txt").read_text().splitlines():
+        if not line.startswith(" "):
+            head = line
+            counts[head] = 0
+        elif not (fate := line.split(maxsplit=1))[1].startswith("kept: "):
+            counts[head] += int(fate[0])
+    return {
+        (source.name, target): counts.get(f"{plain} --dtype bf16", counts[plain])
+        for source in sorted(CHECKPOINTS.iterdir())
+        for target in TARGETS
+        for plain in [f"{source.name} --target {target}"]
+    }
 
 
 # Ways to damage the tensors of a checkpoint, {name: (dtype, shape, bytes)}.
@@ -199,30 +133,26 @@ DAMAGED = [
 
 class Formats(harness.ToolTest):
     def test_convert_and_verify(self):
-        for name, modules in PACKED.items():
-            for target in TARGETS:
-                packed = modules[target]
-                with self.subTest(checkpoint=name, target=target):
-                    source = CHECKPOINTS / name
-                    out = self.scratch / f"{name}-{target}"
-                    before = harness.snapshot(source)
-                    # AWQ-packed exports are f16 models; zentorch computes in bf16 only.
-                    result = self.run_tool(
-                        "convert", source, "-o", out, "-t", target, "--dtype", "bf16", "--json"
-                    )
-                    self.assertEqual(harness.snapshot(source), before)
-                    if packed is None:
-                        self.assertEqual(result.returncode, 5, result.stderr)
-                        self.assertFalse(out.exists())
-                        continue
-                    self.assertEqual(result.returncode, 0, result.stderr)
-                    report = self.checked_json(result.stdout, "convert")
-                    self.assertEqual(report["packed_modules"], packed)
-                    result = self.run_tool("verify", out, "--source", source, "--json")
-                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-                    verified = self.checked_json(result.stdout, "verify")
-                    self.assertEqual(verified["verdict"], "passed")
-                    self.assertEqual(len(verified["modules"]), packed)
+        for (name, target), packed in planned().items():
+            with self.subTest(checkpoint=name, target=target):
+                source = CHECKPOINTS / name
+                out = self.scratch / f"{name}-{target}"
+                before = harness.snapshot(source)
+                # AWQ-packed exports are f16 models; zentorch computes in bf16 only.
+                result = self.run_tool("convert", source, "-o", out, "-t", target, "--dtype", "bf16", "--json")
+                self.assertEqual(harness.snapshot(source), before)
+                if packed == 0:
+                    self.assertEqual(result.returncode, 5, result.stderr)
+                    self.assertFalse(out.exists())
+                    continue
+                self.assertEqual(result.returncode, 0, result.stderr)
+                report = self.checked_json(result.stdout, "convert")
+                self.assertEqual(report["packed_modules"], packed)
+                result = self.run_tool("verify", out, "--source", source, "--json")
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                verified = self.checked_json(result.stdout, "verify")
+                self.assertEqual(verified["verdict"], "passed")
+                self.assertEqual(len(verified["modules"]), packed)
 
     def test_real_checkpoints_are_sound(self):
         for source in sorted(CHECKPOINTS.iterdir()):

@@ -1,4 +1,5 @@
-// What every real checkpoint becomes for every target: one table, fixtures/plans.txt. When a plan
+// What every real checkpoint becomes for every target: one table, fixtures/plans.txt, from which
+// other tests know what to expect (planned_layouts.h, tests/cli/formats_test.py). When a plan
 // changes on purpose, write it anew with
 //
 //     PREPACK_UPDATE_PLANS=1 build/release/bin/test_convert "*plans.txt*"
@@ -23,13 +24,21 @@ struct Variant {
   std::string name;
   std::vector<SchemeChoice> schemes;
   Fallback fallback = Fallback::kKeep;
+  std::optional<DType> activations = {};
+  std::string like = {};  // the variant that it is left out for if the plans are the same
 };
 
 std::vector<Variant> Variants() {
   return {{.name = "", .schemes = {}},
           {.name = " --scheme w4a8", .schemes = {{.pattern = "", .scheme = WantedScheme::kW4A8}}},
           {.name = " --scheme w8a8", .schemes = {{.pattern = "", .scheme = WantedScheme::kW8A8}}},
-          {.name = " --fallback dequantize", .schemes = {}, .fallback = Fallback::kDequantize}};
+          {.name = " --fallback dequantize", .schemes = {}, .fallback = Fallback::kDequantize},
+          {.name = " --dtype bf16", .schemes = {}, .activations = DType::kBF16},
+          {.name = " --dtype bf16 --fallback dequantize",
+           .schemes = {},
+           .fallback = Fallback::kDequantize,
+           .activations = DType::kBF16,
+           .like = " --fallback dequantize"}};
 }
 
 std::string Describe(const Plan& plan) {
@@ -53,10 +62,11 @@ std::string PlanText(const std::string& name, const Checkpoint& checkpoint,
                      const QuantizedModel& model) {
   std::string text;
   for (const Target& target : AllTargets()) {
-    std::string plain;
+    std::map<std::string, std::string> fates_of;  // by name of the variant
     for (const Variant& variant : Variants()) {
       const Result<Plan> plan = MakePlan(checkpoint, model,
                                          {.target = std::string(target.id),
+                                          .activation_dtype = variant.activations,
                                           .schemes = variant.schemes,
                                           .fallback = variant.fallback});
       if (!plan.ok()) {
@@ -64,8 +74,8 @@ std::string PlanText(const std::string& name, const Checkpoint& checkpoint,
         continue;
       }
       const std::string fates = Describe(*plan);
-      if (variant.name.empty()) plain = fates;
-      if (!variant.name.empty() && fates == plain) continue;
+      fates_of[variant.name] = fates;
+      if (!variant.name.empty() && fates == fates_of[variant.like]) continue;
       text += fmt::format("{} --target {}{}\n{}", name, target.id, variant.name, fates);
     }
   }

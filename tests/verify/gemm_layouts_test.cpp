@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "formats/checkpoint_builder.h"
+#include "planned_layouts.h"
 #include "prepack/base/float_convert.h"
 #include "prepack/base/random.h"
 #include "prepack/verify/gemm_inputs.h"
@@ -60,7 +61,7 @@ void CheckPasses(const std::filesystem::path& source, const PackedExample& examp
   }
 }
 
-using Layouts = std::map<std::string, size_t>;
+using Layouts = PlannedLayouts::Layouts;
 
 // Checkpoints that become the same layouts.
 struct ExpectedGemm {
@@ -70,137 +71,6 @@ struct ExpectedGemm {
   Layouts zentorch;
   Layouts onednn;
 };
-
-std::vector<ExpectedGemm> AsStored() {
-  using enum WantedScheme;
-  const Layouts plain = {{"plain/bf16", 7}};
-  return {
-      {{"ar-arawq-w4-asym", "ar-awq-w4-asym", "ar-gptq-w4-asym", "ar-gptq-w4-sym", "ar-w4-sym-g128",
-        "awq-gemm-g128", "awq-gemv-g128", "awq-gemvfast-g128", "ct-gptq-static-act-g128",
-        "ct-old-actorder-group-g128", "ct-old-asym-g128", "ct-w4a16-channel-sym",
-        "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym", "ct-w4a16-g32-asym",
-        "gptqmodel-w4-actorder-g128", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2",
-        "gptqmodel-w4-sym-g128"},
-       kAuto,
-       {{"vllm-cpu/wna16", 7}},
-       {{"zentorch/woq", 7}},
-       {{"onednn/w4a16", 7}}},
-      {{"ar-w2-sym", "ar-w3-sym", "ar-w8-sym", "ct-w8a16-g128-sym", "gptqmodel-w3-sym",
-        "gptqmodel-w8-sym"},
-       kAuto,
-       {{"vllm-cpu/bf16-vnni", 7}},
-       plain,
-       plain},
-      {{"ar-w4-sym-mixed", "gptqmodel-dynamic"},
-       kAuto,
-       {{"vllm-cpu/bf16-vnni", 1}, {"vllm-cpu/wna16", 5}},
-       {{"plain/bf16", 1}, {"zentorch/woq", 5}},
-       {{"plain/bf16", 1}, {"onednn/w4a16", 5}}},
-      {{"ar-gptq-w4-sym-patterns", "ar-w4-sym-patterns"},
-       kAuto,
-       {{"vllm-cpu/bf16-vnni", 7}, {"vllm-cpu/wna16", 11}},
-       {{"plain/bf16", 7}, {"zentorch/woq", 11}},
-       {{"plain/bf16", 7}, {"onednn/w4a16", 11}}},
-      {{"ar-model-free-w4-asym", "ar-old-model-free-w4-asym"},
-       kAuto,
-       {{"vllm-cpu/wna16", 21}},
-       {{"zentorch/woq", 21}},
-       {{"onednn/w4a16", 21}}},
-      {{"ct-fp8-block", "ct-fp8-dynamic", "ct-fp8-w8a16", "gptqmodel-fp8-block",
-        "gptqmodel-fp8-row", "gptqmodel-fp8-tensor", "hf-fp8-static", "hf-fp8-ue8m0"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 7}},
-       plain,
-       plain},
-      {{"ct-fp8-tensor", "fbgemm-fp8", "modelopt-fp8", "modelopt-fp8-block",
-        "modelopt-fp8-channel-token", "modelopt-hf-quant-config", "quark-fp8", "quark-fp8-channel"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 7}},
-       plain,
-       plain},
-      {{"fp8-minimax-fmt"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 10}},
-       {{"plain/bf16", 10}},
-       {{"plain/bf16", 10}}},
-      {{"fp8-ue8m0"},
-       kAuto,
-       {{"plain/bf16", 1}, {"vllm-cpu/fp8-vnni", 13}},
-       {{"plain/bf16", 14}},
-       {{"plain/bf16", 14}}},
-      {{"modelopt-mixed-blocks"},
-       kAuto,
-       {{"plain/bf16", 6}, {"vllm-cpu/fp8-vnni", 4}},
-       {{"plain/bf16", 10}},
-       {{"plain/bf16", 10}}},
-      {{"hf-fp8-stacked-scales"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 6}},
-       {{"plain/bf16", 6}},
-       {{"plain/bf16", 6}}},
-      {{"fp8-fused-experts", "fp8-fused-experts-transposed"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 8}},
-       {{"plain/bf16", 8}},
-       {{"plain/bf16", 8}}},
-      {{"gptqmodel-fp8-dynamic"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 6}},
-       {{"plain/bf16", 6}},
-       {{"plain/bf16", 6}}},
-      {{"ct-mxfp4", "ct-mxfp8", "ct-nvfp4a16", "quark-nvfp4"},
-       kAuto,
-       {{"vllm-cpu/bf16-vnni", 7}},
-       plain,
-       plain},
-      {{"ct-nvfp4", "modelopt-nvfp4", "quark-mxfp4"},
-       kAuto,
-       {{"vllm-cpu/bf16-vnni", 3}},
-       {{"plain/bf16", 3}},
-       {{"plain/bf16", 3}}},
-      {{"quark-mixed"}, kAuto, {{"vllm-cpu/bf16-vnni", 3}, {"vllm-cpu/fp8-vnni", 4}}, plain, plain},
-      {{"modelopt-nvfp4-gpt-oss"},
-       kAuto,
-       {{"plain/bf16", 4}},
-       {{"plain/bf16", 4}},
-       {{"plain/bf16", 4}}},
-      {{"mxfp8-minimax"},
-       kAuto,
-       {{"plain/bf16", 6}, {"vllm-cpu/bf16-vnni", 7}},
-       {{"plain/bf16", 13}},
-       {{"plain/bf16", 13}}},
-      {{"fp8-deepseek-v4"},
-       kAuto,
-       {{"vllm-cpu/fp8-vnni", 17}, {"vllm-cpu/mxfp4", 12}},
-       {{"plain/bf16", 29}},
-       {{"plain/bf16", 29}}},
-      {{"gpt-oss-mxfp4"},
-       kAuto,
-       {{"vllm-cpu/mxfp4", 16}},
-       {{"plain/bf16", 16}},
-       {{"plain/bf16", 16}}},
-      {{"ct-mixed"},
-       kAuto,
-       {{"vllm-cpu/wna16", 2}, {"vllm-cpu/int8-vnni", 4}},
-       {{"zentorch/woq", 2}, {"zentorch/int8", 4}},
-       {{"onednn/w4a16", 2}, {"onednn/w8a8", 4}}},
-      {{"ct-w4a8"},
-       kAuto,
-       {{"vllm-cpu/int4-w4a8", 7}},
-       {{"zentorch/da8w4", 7}},
-       {{"onednn/w4a8", 7}}},
-      {{"ct-w8a8-dynamic"},
-       kAuto,
-       {{"vllm-cpu/int8-vnni", 7}},
-       {{"zentorch/int8", 7}},
-       {{"onednn/w8a8", 7}}},
-      {{"ct-w8a8-asym-act", "ct-w8a8-static"},
-       kAuto,
-       {{"vllm-cpu/int8-plain", 7}},
-       plain,
-       {{"onednn/w8a8", 7}}},
-  };
-}
 
 std::vector<ExpectedGemm> WithEightBitActivations() {
   using enum WantedScheme;
@@ -220,27 +90,27 @@ std::vector<ExpectedGemm> WithEightBitActivations() {
   };
 }
 
-size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
-  size_t checkpoints = 0;
-  for (const ExpectedGemm& row : rows) {
+TEST_CASE("every real checkpoint is the model still, packed for every target") {
+  const PlannedLayouts planned;
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
+    const std::string checkpoint = entry.path().filename();
+    for (const char* target : {"vllm-cpu", "zentorch", "onednn"}) {
+      CAPTURE(checkpoint, target);
+      CheckPasses(entry.path(), {.target = target}, planned.Of(checkpoint, target));
+    }
+  }
+}
+
+TEST_CASE("so it is with activations of eight bits") {
+  for (const ExpectedGemm& row : WithEightBitActivations()) {
     for (const std::string& checkpoint : row.checkpoints) {
       CAPTURE(checkpoint);
       const std::filesystem::path source = Fixture("checkpoints/" + checkpoint);
       CheckPasses(source, {.target = "vllm-cpu", .scheme = row.scheme}, row.vllm);
       CheckPasses(source, {.target = "zentorch", .scheme = row.scheme}, row.zentorch);
       CheckPasses(source, {.target = "onednn", .scheme = row.scheme}, row.onednn);
-      ++checkpoints;
     }
   }
-  return checkpoints;
-}
-
-TEST_CASE("every real checkpoint is the model still, packed for every target") {
-  CHECK(CheckRows(AsStored()) == 71);
-}
-
-TEST_CASE("so it is with activations of eight bits") {
-  CHECK(CheckRows(WithEightBitActivations()) == 8);
 }
 
 TEST_CASE("so it is with activations of other types") {

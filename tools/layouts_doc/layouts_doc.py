@@ -19,8 +19,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FOLDER = ROOT / "docs" / "layouts"
 CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
+PLANS = ROOT / "fixtures" / "plans.txt"
 
-# Conversions of bundled checkpoints. The page of a layout shows the first that writes it.
+# Conversions of bundled checkpoints. The page of a layout shows the first that writes it, else the first of PLANS.
 CONVERSIONS = [
     ("ct-w4a16-g32-asym", ""),
     ("ct-w4a8", ""),
@@ -29,8 +30,6 @@ CONVERSIONS = [
     ("ct-fp8-block", ""),
     ("ct-fp8-block", "--scheme w8a8"),
     ("gpt-oss-mxfp4", ""),
-    ("ct-int8-moe", ""),
-    ("ct-int4-moe", ""),
     ("ct-w8a16-g128-sym", "--fallback dequantize"),
     ("gptqmodel-gpt2-w8", "--fallback dequantize"),
     ("gpt-oss-mxfp4", "--fallback dequantize"),
@@ -134,19 +133,38 @@ def part_row(part):
 SHOWN_WEIGHT = (17, 61)  # output and input channel of the weight that the pages find
 
 
+def planned():
+    """Layout id, checkpoint, target and options of all that PLANS lists, those of few options first."""
+    rows = []
+    for line in PLANS.read_text().splitlines():
+        if line.startswith(" "):
+            rows.append((line.split()[1].rstrip(";"), *conversion))
+        else:
+            checkpoint, _, target, *options = line.split()
+            conversion = checkpoint, target, " ".join(options)
+    return sorted(rows, key=lambda row: len(row[3]))
+
+
 def shown(program, layouts, targets):
     """By layout id: the command that packs a bundled checkpoint so, and a module of it that has the
     weight."""
     found = {}
+
+    def look_at(checkpoint, target, options):
+        for module in plan(program, checkpoint, target, options):
+            command = f"{checkpoint} -o packed --target {target} {options}".strip()
+            if all(size > index for size, index in zip(module["shape"], SHOWN_WEIGHT)):
+                found.setdefault(module["layout"], (command, module["module"]))
+
     for checkpoint, options in CONVERSIONS:
         for target in targets:
-            for module in plan(program, checkpoint, target, options):
-                command = f"{checkpoint} -o packed --target {target} {options}".strip()
-                if all(size > index for size, index in zip(module["shape"], SHOWN_WEIGHT)):
-                    found.setdefault(module["layout"], (command, module["module"]))
+            look_at(checkpoint, target, options)
+    for id, *conversion in planned():
+        if id in layouts and id not in found:
+            look_at(*conversion)
     missing = [id for id, row in layouts.items() if row["offered"] and id not in found]
     if missing:
-        raise SystemExit(f"layouts_doc.py: CONVERSIONS lacks one that writes {', '.join(missing)}")
+        raise SystemExit(f"layouts_doc.py: no bundled checkpoint becomes {', '.join(missing)}")
     return found
 
 

@@ -138,6 +138,13 @@ TEST_CASE("FP4: experts of MXFP4 have an op, nothing else has") {
   CHECK(choices() == Choices{{"any", kNone, "no CPU kernel exists for NVFP4"}});
 }
 
+TEST_CASE("weights that are not quantized run in oneDNN") {
+  Scheme scheme = FourBits(true);
+  scheme.code = CodeType::kBF16;
+  scheme.bits = 16;
+  CHECK(Of("mxfp4", scheme) == Choices{{"any", "oneDNN matmul on plain weights", ""}});
+}
+
 TEST_CASE("weights of other widths have no kernel") {
   Scheme scheme = FourBits(true);
   scheme.bits = 3;

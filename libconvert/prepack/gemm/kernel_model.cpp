@@ -18,7 +18,7 @@ struct ModelRow {
 };
 
 constexpr auto kModels = std::to_array<ModelRow>({
-#define PREPACK_LAYOUT(row, model, rounding) {&row, model, WeightRounding::rounding},
+#define PREPACK_LAYOUT(row, model, rounding) {&(row), model, WeightRounding::rounding},
 #include "prepack/layouts/layouts.inc"
 });
 

@@ -62,12 +62,12 @@ constexpr std::array kTargets = {
 };
 
 constexpr auto kLayouts = std::to_array<const Layout*>({
-#define PREPACK_LAYOUT(row, model, rounding) &row,
+#define PREPACK_LAYOUT(row, model, rounding) &(row),
 #include "prepack/layouts/layouts.inc"
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
-#define PREPACK_CHECKPOINT_LAYOUT(row) &row,
+#define PREPACK_CHECKPOINT_LAYOUT(row) &(row),
 #include "prepack/layouts/layouts.inc"
 });
 

@@ -54,12 +54,12 @@ struct ChannelPanelTruth {
   };
   std::vector<CodeWeights> code_weights;
   const float* code_values = nullptr;  // that they are made of
-  std::vector<uint64_t> run_ends;    // of consecutive input channels with the same group
-  std::vector<uint64_t> run_groups;  // which that is
-  uint64_t run_inputs = 0;           // how many each run has; 0: some have other numbers
-  std::vector<float> run_scales;     // in one channel
-  std::vector<float> weights;        // of one run
-  std::vector<uint64_t> hot_groups;  // by hot input, as hot_ has them
+  std::vector<uint64_t> run_ends;      // of consecutive input channels with the same group
+  std::vector<uint64_t> run_groups;    // which that is
+  uint64_t run_inputs = 0;             // how many each run has; 0: some have other numbers
+  std::vector<float> run_scales;       // in one channel
+  std::vector<float> weights;          // of one run
+  std::vector<uint64_t> hot_groups;    // by hot input, as hot_ has them
   // Of the hot inputs of all rows, in one channel.
   std::vector<float> hot_steps;
   std::vector<float> hot_scales;

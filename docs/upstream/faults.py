@@ -109,6 +109,22 @@ def checks_in_parallel_regions_end_the_process():
     return ended, "; ".join(found)
 
 
+def a_library_that_was_imported_before_stops_the_engine():
+    """An engine looks through all modules, and cannot read some objects of llvmlite, which numba
+    imports."""
+    from vllm.platforms import current_platform
+
+    if not hasattr(current_platform, "register_triton_kernel_overrides"):
+        return False, "this version does not look"
+    import llvmlite.binding  # noqa: F401
+
+    try:
+        current_platform.register_triton_kernel_overrides()
+    except AttributeError as error:
+        return True, f"AttributeError: {error}"
+    return False, "found what it looked for"
+
+
 # zentorch.
 
 
@@ -167,6 +183,7 @@ CHECKS = {
         fp8_zeros_are_not_zero,
         groups_that_the_4_bit_kernel_cannot_read_are_accepted,
         checks_in_parallel_regions_end_the_process,
+        a_library_that_was_imported_before_stops_the_engine,
     ),
     "zentorch": (
         weights_of_an_address_are_remembered,

@@ -179,7 +179,7 @@ class _File:
 def use_of_vllm(is_module, package: Path = PACKAGE) -> Use:
     """`is_module`: is a dotted name a module of vLLM's?"""
     use = Use()
-    for path in sorted(package.glob("*.py")):
+    for path in sorted(package.rglob("*.py")):
         _File(path, use).read(is_module)
     for loader in _HOOKED:
         use.names.setdefault(loader, "hooks.py")

@@ -132,10 +132,10 @@ def _assigned(body: ast.ClassDef) -> set[str]:
 
 
 def schemas(root: Path, ops: set[str]) -> dict[str, list[str]]:
-    """The arguments of ops, by name; which of them an op writes to is left out."""
+    """The arguments of ops, by name."""
     bindings = root / "csrc" / "cpu" / "torch_bindings.cpp"
     if bindings.is_file():
-        text = re.sub(r'"\s*"|\(\w+!\)', "", bindings.read_text())
+        text = re.sub(r'"\s*"', "", bindings.read_text())
         found = dict(re.findall(r'ops\.def\(\s*"(\w+)\(([^"]*)\) ?->', text))
         return {op: found[op].split(", ") if found[op] else [] for op in sorted(ops) if op in found}
     import torch

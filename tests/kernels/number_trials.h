@@ -179,6 +179,70 @@ inline Trial add_differences(const TrialShape& shape) {
               }};
 }
 
+// Vectors one after the other; the last few floats are no lane.
+inline Trial dot_floats(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = 2 * count * sizeof(float),
+          .out_bytes = sizeof(double),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                *As<double>(out) = kernels.dot_floats(As<float>(in), As<float>(in) + count, count);
+              },
+          .prepare = [=](uint8_t* in) { MakeFloats(in, 2 * count); }};
+}
+
+// The values, then the bytes; counts, if there are any, then sums.
+inline Trial sum_nibbles(const TrialShape& shape) {
+  const size_t counts = shape.option % 2 == 0 ? kNibbleCodes * sizeof(uint64_t) : 0;
+  return {.in_bytes = sizeof(NibbleValues) + shape.cols * kNibbleSumBytes,
+          .out_bytes = counts + shape.cols * sizeof(uint64_t),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::fill_n(out, counts, uint8_t{1});
+            kernels.sum_nibbles(in + sizeof(NibbleValues), shape.cols, *As<NibbleValues>(in),
+                                As<uint64_t>(out + counts),
+                                counts == 0 ? nullptr : As<uint64_t>(out));
+          }};
+}
+
+// The squares, then the rows.
+inline Trial add_nibble_columns(const TrialShape& shape) {
+  const size_t bytes = shape.cols / 2 * 2;
+  const size_t stride = bytes + shape.in_gap;
+  return {.in_bytes = kNibbleCodes + StridedSize(shape.rows, bytes, stride),
+          .out_bytes = 4 * bytes * sizeof(uint16_t),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                std::fill_n(out, 4 * bytes * sizeof(uint16_t), uint8_t{1});
+                NibbleColumnSums sums{};
+                for (size_t q = 0; q < 4; ++q) {
+                  sums.codes[q] = As<uint16_t>(out) + q * bytes / 2;
+                  sums.squares[q] = As<uint16_t>(out) + (4 + q) * bytes / 2;
+                }
+                kernels.add_nibble_columns(in + kNibbleCodes, stride, shape.rows, bytes, in, sums);
+              },
+          .prepare =
+              [](uint8_t* in) {
+                for (size_t i = 0; i < kNibbleCodes; ++i) in[i] %= 86;
+              }};
+}
+
+inline Trial sum_byte_codes(const TrialShape& shape) {
+  return {.in_bytes = shape.cols,
+          .out_bytes = sizeof(ByteSums),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            *As<ByteSums>(out) =
+                kernels.sum_byte_codes(in, shape.cols, static_cast<uint8_t>(shape.option));
+          }};
+}
+
+inline Trial sum_fp8_codes(const TrialShape& shape) {
+  return {.in_bytes = shape.cols,
+          .out_bytes = sizeof(Fp8Sums),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            *As<Fp8Sums>(out) = kernels.sum_fp8_codes(in, shape.cols);
+          }};
+}
+
 inline Trial fuse_products(const TrialShape& shape) {
   const size_t count = shape.cols;
   return {.in_bytes = 2 * count * sizeof(float),

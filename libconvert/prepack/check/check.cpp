@@ -326,8 +326,8 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
 uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline) {
   const uint64_t k = linear.k();
   const uint64_t rows = std::min(StripePanelRows(k), linear.n());
-  // Energies, in k_order and in the checkpoint's order; scales and zero points of a row.
-  uint64_t bytes = MemoryOfRows(linear, rows) + 4 * k * sizeof(float);
+  // Energies, in k_order and in the checkpoint's order; scales, zero points and sums of a row.
+  uint64_t bytes = MemoryOfRows(linear, rows) + k * (4 * sizeof(float) + 1);
   // Sums of two kinds by input channel, those of nibbles apart, and hashes of eights of them.
   if (SpreadsRows(linear)) bytes += k * (2 * sizeof(uint32_t) + 2 * sizeof(uint16_t) + 2);
   if (with_baseline) bytes += MemoryOfRows(linear, rows) + (rows + 1) * k * 2 * sizeof(float);

@@ -1,176 +1,170 @@
 #include "prepack/check/code_sums.h"
 
-#include <array>
-#include <cmath>
+#include <algorithm>
 
+#include "prepack/base/checked.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/model/dequantized_linear.h"
 
 namespace prepack {
 namespace {
 
-// For each byte of two nibbles: the lower code, the upper code in bits 16 and up, and the sum
-// of their squares in bits 32 and up.
-constexpr std::array<uint64_t, 256> MakeNibbleSums() {
-  std::array<uint64_t, 256> sums{};
-  for (uint64_t byte = 0; byte < 256; ++byte) {
-    const uint64_t low = byte & 15U;
-    const uint64_t high = byte >> 4;
-    sums[byte] = low | high << 16 | (low * low + high * high) << 32;
+using Kind = CodeRange::Kind;
+
+// Codes in the bytes that a kernel sums up at once.
+constexpr uint64_t kEight = 2 * kNibbleSumBytes;
+
+// Of a nibble that is an integer: itself, and its square.
+constexpr NibbleValues MakeIntegers() {
+  NibbleValues values{};
+  for (uint8_t code = 0; code < kNibbleCodes; ++code) {
+    values.low[code] = values.high[code] = code;
+    values.both[code] = static_cast<uint8_t>(code * code);
   }
-  return sums;
+  return values;
 }
 
-constexpr std::array<uint64_t, 256> kNibbleSums = MakeNibbleSums();
-static_assert(kPieceCodes / 2 * 15 < 1U << 16);
+constexpr NibbleValues kIntegers = MakeIntegers();
 
-// Values of FP8 are multiples of 2^-9, and those of FP4 of 2^-1: sums of integers are exact, and no
-// addition waits for the one before it.
+// Values of FP8 are multiples of 2^-9, and those of FP4 of 2^-1: sums of integers are exact.
 constexpr double kFp8Units = 0x1p9;
 constexpr double kFp4Units = 0x1p1;
+constexpr int kLargestFp4 = 12;  // units
 
-// Of an FP8 code: its exponent, the square of that, its sign, and whether it is zero, each in bits
-// of its own where a piece of codes has room; and its value.
-struct Fp8Code {
-  uint64_t counts = 0;
-  int64_t value = 0;
-};
-constexpr unsigned kExponentSquare = 16;
-constexpr unsigned kNegative = 40;
-constexpr unsigned kZero = 52;
-static_assert(kPieceCodes * 15 < 1U << 16 && kPieceCodes * 225 < 1U << 24 &&
-              kPieceCodes < 1U << 12);
-
-const std::array<Fp8Code, 256>& Fp8Codes() {
-  static const std::array<Fp8Code, 256> kCodes = [] {
-    std::array<Fp8Code, 256> codes;
-    for (uint64_t code = 0; code < codes.size(); ++code) {
-      const uint64_t exponent = code >> 3 & 15U;
-      const uint64_t is_zero = (code & 0x7FU) == 0 ? 1 : 0;
-      codes[code].counts = exponent | exponent * exponent << kExponentSquare |
-                           (code >> 7) << kNegative | is_zero << kZero;
-      const double value = CodeValues(CodeType::kF8E4M3)[code];
-      codes[code].value = std::isnan(value) ? 0 : static_cast<int64_t>(value * kFp8Units);
+// Of FP4: the value in units above the least one, and its square.
+const NibbleValues& Fp4Values() {
+  static const NibbleValues kValues = [] {
+    NibbleValues values{};
+    for (size_t code = 0; code < kNibbleCodes; ++code) {
+      const double value = CodeValues(CodeType::kF4E2M1)[code];
+      const auto units = static_cast<int>(value * kFp4Units);
+      values.low[code] = values.high[code] = static_cast<uint8_t>(units + kLargestFp4);
+      values.both[code] = static_cast<uint8_t>(units * units);
     }
-    return codes;
+    return values;
   }();
-  return kCodes;
+  return kValues;
 }
 
-// The same of a byte of two FP4 codes: signs, zeros, squares, and in the highest bits the values.
-constexpr unsigned kFp4Zero = 12;
-constexpr unsigned kFp4Squares = 24;
-constexpr unsigned kFp4Values = 44;
-static_assert(kPieceCodes * 144 < 1U << (kFp4Values - kFp4Squares));
-
-int64_t Fp4Sums(unsigned code) {
-  const double value = CodeValues(CodeType::kF4E2M1)[code];
-  const auto units = static_cast<int64_t>(value * kFp4Units);
-  const int64_t is_zero = (code & 7U) == 0 ? 1 : 0;
-  return int64_t{code >> 3} + (is_zero << kFp4Zero) + (units * units << kFp4Squares) +
-         units * (int64_t{1} << kFp4Values);
-}
-
-const std::array<int64_t, 256>& Fp4Bytes() {
-  static const std::array<int64_t, 256> kBytes = [] {
-    std::array<int64_t, 256> bytes{};
-    for (unsigned byte = 0; byte < bytes.size(); ++byte) {
-      bytes[byte] = Fp4Sums(byte & 15U) + Fp4Sums(byte >> 4);
-    }
-    return bytes;
-  }();
-  return kBytes;
-}
-
-// Calls add(i, table) for every i of [begin, end).
-template <typename Add>
-void CountInTurns(uint64_t begin, uint64_t end, ByteTables& tables, const Add& add) {
-  uint64_t i = begin;
-  for (; i + 2 <= end; i += 2) {
-    add(i, tables[0]);
-    add(i + 1, tables[1]);
+// Whether it is negative, and whether it is zero.
+constexpr NibbleValues MakeFp4Signs() {
+  NibbleValues values{};
+  for (uint8_t code = 0; code < kNibbleCodes; ++code) {
+    values.low[code] = values.high[code] = code >> 3;
+    values.both[code] = (code & 7U) == 0 ? 1 : 0;
   }
-  if (i < end) add(i, tables[0]);
+  return values;
 }
+
+constexpr NibbleValues kFp4Signs = MakeFp4Signs();
+
+struct NibbleSums {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  uint64_t both = 0;
+};
+
+uint8_t NibbleAt(std::span<const uint8_t> row, uint64_t i) {
+  return row[i / 2] >> (i % 2 * 4) & 15U;
+}
+
+// Of codes [first, end): whole eights are there already.
+NibbleSums SumOf(const NibbleValues& values, std::span<const uint64_t> eights,
+                 std::span<const uint8_t> row, uint64_t first, uint64_t end) {
+  uint64_t sum = 0;
+  const auto add_single = [&](uint64_t begin, uint64_t stop) {
+    for (uint64_t i = begin; i < stop; ++i) {
+      const uint8_t code = NibbleAt(row, i);
+      sum += i % 2 == 0 ? uint64_t{values.low[code]} : uint64_t{values.high[code]} << 16;
+      sum += uint64_t{values.both[code]} << 32;
+    }
+  };
+  const uint64_t begin = std::min(CeilDiv(first, kEight) * kEight, end);
+  const uint64_t stop = std::max(begin, end / kEight * kEight);
+  add_single(first, begin);
+  for (uint64_t i = begin / kEight; i < stop / kEight; ++i) sum += eights[i];
+  add_single(stop, end);
+  return {.low = sum & 0xFFFFU, .high = sum >> 16 & 0xFFFFU, .both = sum >> 32};
+}
+static_assert(kPieceCodes / 2 * 2 * kLargestFp4 < 1U << 16);
+static_assert(kPieceCodes <= kMostSummedCodes);
 
 }  // namespace
 
-PieceSums SumNibbles(const std::byte* row, uint64_t first, uint64_t end, ByteTables& bytes,
-                     CodeTable& codes) {
-  PieceSums sums{.count = end - first};
-  const auto add_single = [&](unsigned code, uint64_t& sum) {
-    ++codes[code];
-    sum += code;
-    sums.squares += uint64_t{code} * code;
-  };
-  if (first % 2 != 0) add_single(std::to_integer<unsigned>(row[first / 2]) >> 4, sums.odd);
-  uint64_t packed = 0;
-  CountInTurns((first + 1) / 2, end / 2, bytes, [&](uint64_t at, CodeTable& table) {
-    const auto byte = std::to_integer<uint8_t>(row[at]);
-    ++table[byte];
-    packed += kNibbleSums[byte];
-  });
-  sums.even += packed & 0xFFFFU;
-  sums.odd += packed >> 16 & 0xFFFFU;
-  sums.squares += packed >> 32;
-  if (end % 2 != 0 && end > first) {
-    add_single(std::to_integer<unsigned>(row[end / 2]) & 15U, sums.even);
+void RowCodes::Read(std::span<const std::byte> row, uint64_t k) {
+  row_ = {reinterpret_cast<const uint8_t*>(row.data()), row.size()};
+  switch (kind_) {
+    case Kind::kNibbles:
+      return ReadNibbles(k);
+    case Kind::kFloatNibbles:
+      ReadNibbles(k);
+      signs_.resize(sums_.size());
+      return Kernels().sum_nibbles(row_.data(), signs_.size(), kFp4Signs, signs_.data(), nullptr);
+    case Kind::kBytes:
+    case Kind::kFloats:
+      return CountBytes();
   }
-  return sums;
 }
 
-PieceSums SumBytes(std::span<const std::byte> row, unsigned flip, CodeTable& codes) {
-  uint64_t sum = 0;
-  uint64_t squares = 0;
-  for (const std::byte byte : row) {
-    const auto code = std::to_integer<uint8_t>(byte);
-    ++codes[code];
-    const uint64_t value = code ^ flip;
-    sum += value;
-    squares += value * value;
-  }
-  return {.count = row.size(), .even = sum, .squares = squares};
+void RowCodes::ReadNibbles(uint64_t k) {
+  sums_.resize(k / kEight);
+  const NibbleValues& values = kind_ == Kind::kNibbles ? kIntegers : Fp4Values();
+  Kernels().sum_nibbles(row_.data(), sums_.size(), values, sums_.data(), counts_.data());
+  for (uint64_t i = sums_.size() * kEight; i < k; ++i) ++counts_[NibbleAt(row_, i)];
 }
 
-PieceSums SumFloats(std::span<const std::byte> row, ByteTables& tables, double& sum,
-                    double& value_squares) {
-  const std::array<Fp8Code, 256>& codes = Fp8Codes();
-  uint64_t counts = 0;
-  int64_t values = 0;
-  int64_t squares = 0;
-  CountInTurns(0, row.size(), tables, [&](uint64_t at, CodeTable& table) {
-    const auto code = std::to_integer<uint8_t>(row[at]);
-    ++table[code];
-    counts += codes[code].counts;
-    values += codes[code].value;
-    squares += codes[code].value * codes[code].value;
-  });
-  sum += static_cast<double>(values) / kFp8Units;
-  value_squares += static_cast<double>(squares) / (kFp8Units * kFp8Units);
-  return {.count = row.size(),
-          .even = counts & 0xFFFFU,
-          .squares = counts >> kExponentSquare & 0xFFFFFFU,
-          .negative = counts >> kNegative & 0xFFFU,
-          .zero = counts >> kZero};
+void RowCodes::CountBytes() {
+  auto& [a, b, c, d] = turns_;
+  size_t i = 0;
+  for (; i + turns_.size() <= row_.size(); i += turns_.size()) {
+    ++a[row_[i]];
+    ++b[row_[i + 1]];
+    ++c[row_[i + 2]];
+    ++d[row_[i + 3]];
+  }
+  for (; i < row_.size(); ++i) ++a[row_[i]];
 }
 
-PieceSums SumFloatNibbles(const std::byte* row, uint64_t first, uint64_t end, ByteTables& tables,
-                          CodeTable& codes, double& sum, double& value_squares) {
-  const std::array<int64_t, 256>& bytes = Fp4Bytes();
-  int64_t packed = 0;
-  CountInTurns(first / 2, end / 2, tables, [&](uint64_t at, CodeTable& table) {
-    const auto byte = std::to_integer<uint8_t>(row[at]);
-    ++table[byte];
-    packed += bytes[byte];
-  });
-  if (end % 2 != 0) {
-    const unsigned code = std::to_integer<unsigned>(row[end / 2]) & 15U;
-    ++codes[code];
-    packed += Fp4Sums(code);
+PieceSums RowCodes::Sum(uint64_t first, uint64_t end, ValueSums& values) const {
+  const uint64_t count = end - first;
+  switch (kind_) {
+    case Kind::kNibbles: {
+      const NibbleSums sums = SumOf(kIntegers, sums_, row_, first, end);
+      return {.count = count, .even = sums.low, .odd = sums.high, .squares = sums.both};
+    }
+    case Kind::kFloatNibbles: {
+      const NibbleSums sums = SumOf(Fp4Values(), sums_, row_, first, end);
+      const NibbleSums signs = SumOf(kFp4Signs, signs_, row_, first, end);
+      values.sum +=
+          (static_cast<double>(sums.low + sums.high) - static_cast<double>(kLargestFp4 * count)) /
+          kFp4Units;
+      values.squares += static_cast<double>(sums.both) / (kFp4Units * kFp4Units);
+      return {.count = count, .negative = signs.low + signs.high, .zero = signs.both};
+    }
+    case Kind::kBytes: {
+      const ByteSums sums =
+          Kernels().sum_byte_codes(row_.data() + first, count, static_cast<uint8_t>(flip_));
+      return {.count = count, .even = sums.codes, .squares = sums.squares};
+    }
+    case Kind::kFloats:
+      break;
   }
-  const auto fields = static_cast<uint64_t>(packed);
-  sum += static_cast<double>(packed >> kFp4Values) / kFp4Units;
-  value_squares += static_cast<double>(fields >> kFp4Squares & 0xFFFFFU) / (kFp4Units * kFp4Units);
-  return {.count = end - first, .negative = fields & 0xFFFU, .zero = fields >> kFp4Zero & 0xFFFU};
+  const Fp8Sums sums = Kernels().sum_fp8_codes(row_.data() + first, count);
+  values.sum += static_cast<double>(sums.values) / kFp8Units;
+  values.squares += static_cast<double>(sums.value_squares) / (kFp8Units * kFp8Units);
+  return {.count = count,
+          .even = sums.exponents,
+          .squares = sums.exponent_squares,
+          .negative = sums.negative,
+          .zero = sums.zero};
+}
+
+void RowCodes::CountInto(ByteCounts<uint64_t>& histogram) const {
+  for (size_t code = 0; code < counts_.size(); ++code) {
+    uint64_t count = counts_[code];
+    for (const auto& turn : turns_) count += turn[code];
+    if (count != 0) histogram.Add(code, count);
+  }
 }
 
 }  // namespace prepack

@@ -1,35 +1,51 @@
 #ifndef PREPACK_CHECK_CODE_SUMS_H_
 #define PREPACK_CHECK_CODE_SUMS_H_
 
-// Counts and sums of the codes of a group, at most kPieceCodes at a time.
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
+#include "prepack/check/byte_counts.h"
 #include "prepack/check/code_windows.h"
 
 namespace prepack {
 
-// How often each code, or each byte, was there.
-using CodeTable = std::array<uint64_t, 256>;
-// Bytes are counted in turns, so that equal neighbours do not wait for each other.
-using ByteTables = std::array<CodeTable, 2>;
+// The values of floats: those of integers follow from PieceSums.
+struct ValueSums {
+  double sum = 0;
+  double squares = 0;
+};
 
-// Codes [first, end) of a row of nibbles. Whole bytes are counted in `bytes`, single nibbles in
-// `codes`.
-PieceSums SumNibbles(const std::byte* row, uint64_t first, uint64_t end, ByteTables& bytes,
-                     CodeTable& codes);
-// The numbers are code ^ flip.
-PieceSums SumBytes(std::span<const std::byte> row, unsigned flip, CodeTable& codes);
-// FP8: exponents as PieceSums has them; the values go into `sum` and `value_squares`.
-PieceSums SumFloats(std::span<const std::byte> row, ByteTables& codes, double& sum,
-                    double& value_squares);
-// FP4, codes [first, end) of a row; `first` is even. Signs and zeros as PieceSums has them; the
-// values go into `sum` and `value_squares`.
-PieceSums SumFloatNibbles(const std::byte* row, uint64_t first, uint64_t end, ByteTables& bytes,
-                          CodeTable& codes, double& sum, double& value_squares);
+// Counts the codes of rows, and sums them up piece by piece.
+class RowCodes {
+ public:
+  explicit RowCodes(CodeRange::Kind kind, unsigned flip) : kind_(kind), flip_(flip) {}
+
+  // The next row, of `k` codes: counts them. It must stay until the one after it.
+  void Read(std::span<const std::byte> row, uint64_t k);
+
+  // Codes [first, end) of the row, at most kPieceCodes. Values of floats are added to `values`.
+  PieceSums Sum(uint64_t first, uint64_t end, ValueSums& values) const;
+
+  // Adds how often each code was there, in all rows.
+  void CountInto(ByteCounts<uint64_t>& histogram) const;
+
+ private:
+  void ReadNibbles(uint64_t k);
+  void CountBytes();
+
+  CodeRange::Kind kind_;
+  unsigned flip_;
+  std::span<const uint8_t> row_;
+  // Nibbles: sums of eight bytes each, as the kernel has them. FP4 has two kinds of them.
+  std::vector<uint64_t> sums_;
+  std::vector<uint64_t> signs_;
+  // Bytes are counted in turns, so that equal neighbours do not wait for each other.
+  std::array<std::array<uint32_t, 256>, 4> turns_{};
+  std::array<uint64_t, 256> counts_{};
+};
 
 }  // namespace prepack
 

@@ -13,6 +13,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
 #include "prepack/check/module_statistics.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/model/panel.h"
 
 namespace prepack {
@@ -172,42 +173,6 @@ void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
   }
 }
 
-namespace {
-
-// Of the nibbles in one place of `kRows` rows, `stride` apart: the sums of low and of high ones,
-// and of their squared distances from the middle. A simple loop over separate arrays, which
-// compilers turn into vector instructions; of several rows at a time, because what is added to is
-// read and written once for all of them.
-template <size_t kRows>
-void AddNibbleRows(const uint8_t* rows, size_t stride, size_t bytes, int16_t middle,
-                   NibbleColumns& columns) {
-  uint16_t* low = columns.low.data();
-  uint16_t* high = columns.high.data();
-  uint16_t* low_squares = columns.low_squares.data();
-  uint16_t* high_squares = columns.high_squares.data();
-  for (size_t i = 0; i < bytes; ++i) {
-    int16_t sums[2] = {};
-    int16_t squares[2] = {};
-    for (size_t row = 0; row < kRows; ++row) {
-      const uint8_t byte = rows[row * stride + i];
-      const auto a = static_cast<int16_t>(byte & 15U);
-      const auto b = static_cast<int16_t>(byte >> 4);
-      const auto off_a = static_cast<int16_t>(a - middle);
-      const auto off_b = static_cast<int16_t>(b - middle);
-      sums[0] = static_cast<int16_t>(sums[0] + a);
-      sums[1] = static_cast<int16_t>(sums[1] + b);
-      squares[0] = static_cast<int16_t>(squares[0] + off_a * off_a);
-      squares[1] = static_cast<int16_t>(squares[1] + off_b * off_b);
-    }
-    low[i] = static_cast<uint16_t>(low[i] + sums[0]);
-    high[i] = static_cast<uint16_t>(high[i] + sums[1]);
-    low_squares[i] = static_cast<uint16_t>(low_squares[i] + squares[0]);
-    high_squares[i] = static_cast<uint16_t>(high_squares[i] + squares[1]);
-  }
-}
-
-}  // namespace
-
 void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows,
                         uint64_t count) {
   const auto middle = static_cast<int>(range.middle);
@@ -225,26 +190,31 @@ void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std:
     });
     return;
   }
-  for (auto* part :
-       {&nibbles_.low, &nibbles_.high, &nibbles_.low_squares, &nibbles_.high_squares}) {
-    part->assign(k / 2, 0);
+  SumNibbles(range.middle, k, rows, count);
+}
+
+void ColumnWindows::SumNibbles(unsigned middle, uint64_t k, std::span<const std::byte> rows,
+                               uint64_t count) {
+  std::array<uint8_t, kNibbleCodes> squares{};
+  for (unsigned code = 0; code < 2 * middle; ++code) {
+    const unsigned off = code < middle ? middle - code : code - middle;
+    squares[code] = static_cast<uint8_t>(off * off);
   }
-  constexpr uint64_t kTogether = 4;
-  const auto* from = reinterpret_cast<const uint8_t*>(rows.data());
-  const size_t stride = rows.size() / count;
-  uint64_t row = 0;
-  for (; row + kTogether <= count; row += kTogether) {
-    AddNibbleRows<kTogether>(from + row * stride, stride, k / 2, static_cast<int16_t>(middle),
-                             nibbles_);
+  constexpr uint64_t kInBytes = 4;  // codes of two bytes
+  const uint64_t each = k / kInBytes;
+  nibbles_.assign(2 * k, 0);
+  NibbleColumnSums sums{};
+  for (uint64_t q = 0; q < kInBytes; ++q) {
+    sums.codes[q] = &nibbles_[q * each];
+    sums.squares[q] = &nibbles_[(kInBytes + q) * each];
   }
-  for (; row < count; ++row) {
-    AddNibbleRows<1>(from + row * stride, stride, k / 2, static_cast<int16_t>(middle), nibbles_);
-  }
-  for (uint64_t i = 0; i < k / 2; ++i) {
-    sums_[2 * i] = nibbles_.low[i];
-    sums_[2 * i + 1] = nibbles_.high[i];
-    squares_[2 * i] = nibbles_.low_squares[i];
-    squares_[2 * i + 1] = nibbles_.high_squares[i];
+  Kernels().add_nibble_columns(reinterpret_cast<const uint8_t*>(rows.data()), rows.size() / count,
+                               count, k / kInBytes * 2, squares.data(), sums);
+  for (uint64_t i = 0; i < each; ++i) {
+    for (uint64_t q = 0; q < kInBytes; ++q) {
+      sums_[kInBytes * i + q] = sums.codes[q][i];
+      squares_[kInBytes * i + q] = sums.squares[q][i];
+    }
   }
 }
 

@@ -103,6 +103,8 @@ struct PieceSums {
   uint64_t negative = 0;  // FP8, FP4: codes with the sign set
   uint64_t zero = 0;      // FP8, FP4: codes that are zero
 
+  friend bool operator==(const PieceSums&, const PieceSums&) = default;
+
   void Add(const PieceSums& other) {
     count += other.count;
     even += other.even;
@@ -138,11 +140,6 @@ class RowWindows {
 // Adds output channels that start with number `n0` to what copies are found by.
 void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, WindowCounts& counts);
 
-// Sums of the low and the high nibbles of bytes, and of their squared distances from the middle.
-struct NibbleColumns {
-  std::vector<uint16_t> low, high, low_squares, high_squares;
-};
-
 // The column windows of a stripe, panel by panel.
 class ColumnWindows {
  public:
@@ -155,17 +152,18 @@ class ColumnWindows {
 
  private:
   void Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows, uint64_t count);
+  void SumNibbles(unsigned middle, uint64_t k, std::span<const std::byte> rows, uint64_t count);
   void Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
              const StatisticsBuffers& numbers, WindowCounts& counts);
 
   // For one block of output channels, by input channel: Σ code, Σ (code − middle)².
   std::vector<uint32_t> sums_;
   std::vector<uint32_t> squares_;
-  NibbleColumns nibbles_;
-  std::vector<uint64_t> hashes_;  // of the sums of all blocks, by eight input channels
-  std::vector<uint8_t> varied_;   // by eight input channels: not all constant
-  uint64_t row_ = 0;              // of the stripe, that comes next
-  uint64_t counted_ = 0;          // rows
+  std::vector<uint16_t> nibbles_;  // of a block: what the kernel makes
+  std::vector<uint64_t> hashes_;   // of the sums of all blocks, by eight input channels
+  std::vector<uint8_t> varied_;    // by eight input channels: not all constant
+  uint64_t row_ = 0;               // of the stripe, that comes next
+  uint64_t counted_ = 0;           // rows
 };
 
 // Stored bytes that are there twice, whatever order of input channels the reader puts them in: a

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "prepack/base/float_convert.h"
 #include "prepack/base/hash.h"
 #include "prepack/check/code_sums.h"
 #include "prepack/check/code_windows.h"
@@ -31,6 +30,10 @@ float SmallestPrecise(DType dtype) {
   }
 }
 
+// What rounds to zero in f16, and what rounds to infinity: halves of the least and beyond the most.
+constexpr float kZeroInF16 = 0x1p-25F;
+constexpr float kInfiniteInF16 = 65520;
+
 void CountScale(float scale, bool has_weights, float smallest_precise,
                 ModuleStatistics& statistics) {
   const float magnitude = std::abs(scale);
@@ -43,8 +46,7 @@ void CountScale(float scale, bool has_weights, float smallest_precise,
   statistics.max_scale = std::max(statistics.max_scale, magnitude);
   if (!has_weights || magnitude == 0) return;
   if (magnitude < smallest_precise) ++statistics.imprecise_scales;
-  const float narrowed = F16ToF32(F32ToF16(magnitude));
-  if (narrowed == 0 || std::isinf(narrowed)) ++statistics.scales_outside_f16;
+  if (magnitude <= kZeroInF16 || magnitude >= kInfiniteInF16) ++statistics.scales_outside_f16;
 }
 
 // log2 with straight lines between powers of two: at most 0.09 too low, which is good enough to
@@ -112,7 +114,7 @@ void ModuleStatistics::Merge(const ModuleStatistics& other) {
 }
 
 uint8_t ModuleStatistics::CommonestCode() const {
-  const CodeTable counts = histogram.All();
+  const std::array<uint64_t, 256> counts = histogram.All();
   return static_cast<uint8_t>(std::ranges::max_element(counts) - counts.begin());
 }
 
@@ -210,20 +212,25 @@ struct GroupSums {
 class GroupReader {
  public:
   GroupReader(const Scheme& scheme, ModuleStatistics& statistics)
-      : range_(RangeOf(scheme)), windows_(scheme, statistics.windows) {}
+      : range_(RangeOf(scheme)),
+        codes_(range_.kind, range_.flip),
+        windows_(scheme, statistics.windows) {}
 
-  GroupSums Read(std::span<const std::byte> row, uint64_t first, uint64_t end, float scale,
-                 uint8_t zero) {
-    GroupSums sums{.count = end - first};
+  void ReadRow(std::span<const std::byte> row, uint64_t k) { codes_.Read(row, k); }
+
+  // Codes [first, end) of the row.
+  GroupSums ReadGroup(uint64_t first, uint64_t end, float scale, uint8_t zero) {
+    ValueSums values;
     PieceSums whole;
     // Pieces begin at even codes, so that these are the lower nibbles.
     for (uint64_t begin = first; begin < end;) {
       const uint64_t next = std::min(end, (begin / kPieceCodes + 1) * kPieceCodes);
-      const PieceSums piece = ReadPiece(row, begin, next, sums);
+      const PieceSums piece = codes_.Sum(begin, next, values);
       windows_.Add(piece, scale, zero);
       whole.Add(piece);
       begin = next;
     }
+    GroupSums sums{.count = end - first, .sum = values.sum, .squares = values.squares};
     if (range_.IsFloat()) return sums;
     // The numbers are codes + flip.
     const auto sum = static_cast<double>(whole.even + whole.odd);
@@ -235,42 +242,12 @@ class GroupReader {
   }
 
   // Adds what was counted to `histogram`, by codes. Call this once, at the end.
-  void CountInto(ByteCounts<uint64_t>& histogram) {
-    for (const CodeTable& bytes : bytes_) {
-      for (unsigned byte = 0; byte < bytes.size(); ++byte) {
-        if (range_.kind == CodeRange::Kind::kFloats) {
-          codes_[byte] += bytes[byte];
-          continue;
-        }
-        codes_[byte & 15U] += bytes[byte];
-        codes_[byte >> 4] += bytes[byte];
-      }
-    }
-    for (unsigned code = 0; code < codes_.size(); ++code) {
-      if (codes_[code] != 0) histogram.Add(code, codes_[code]);
-    }
-  }
+  void CountInto(ByteCounts<uint64_t>& histogram) const { codes_.CountInto(histogram); }
 
  private:
-  PieceSums ReadPiece(std::span<const std::byte> row, uint64_t first, uint64_t end,
-                      GroupSums& sums) {
-    switch (range_.kind) {
-      case CodeRange::Kind::kNibbles:
-        return SumNibbles(row.data(), first, end, bytes_, codes_);
-      case CodeRange::Kind::kBytes:
-        return SumBytes(row.subspan(first, end - first), range_.flip, codes_);
-      case CodeRange::Kind::kFloatNibbles:
-        return SumFloatNibbles(row.data(), first, end, bytes_, codes_, sums.sum, sums.squares);
-      case CodeRange::Kind::kFloats:
-        break;
-    }
-    return SumFloats(row.subspan(first, end - first), bytes_, sums.sum, sums.squares);
-  }
-
   const CodeRange range_;
+  RowCodes codes_;
   RowWindows windows_;
-  CodeTable codes_{};
-  ByteTables bytes_{};
 };
 
 }  // namespace
@@ -293,12 +270,13 @@ void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint6
   const auto highest = static_cast<uint8_t>((1U << scheme.bits) - 1);
   GroupReader reader(scheme, statistics);
   ForPanelRows(numbers.codes, rows, [&](uint64_t row, std::span<const std::byte> codes) {
+    reader.ReadRow(codes, k);
     for (uint64_t g = 0; g < groups; ++g) {
       const uint64_t first = g * scheme.group_size;
       const uint64_t end = std::min(k, first + scheme.group_size);
       const float stored_scale = numbers.scales[row * groups + g];
       const uint8_t stored_zero = numbers.zero_points[row * groups + g];
-      const GroupSums sums = reader.Read(codes, first, end, stored_scale, stored_zero);
+      const GroupSums sums = reader.ReadGroup(first, end, stored_scale, stored_zero);
       // Σ (c − z)·s and Σ (c − z)²·s², from the sums of c and c².
       const double scale = stored_scale;
       const double zero = stored_zero;

@@ -23,6 +23,7 @@
 #include "prepack/check/module_statistics.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 
@@ -32,17 +33,8 @@ namespace {
 // Neurons this far apart are compared, to measure angles between vectors that are not wired.
 constexpr std::array<uint64_t, 3> kApart = {5, 23, 41};
 
-// Eight sums let compilers use vector instructions.
 double Dot(std::span<const float> a, std::span<const float> b) {
-  std::array<float, 8> sums{};
-  size_t i = 0;
-  for (; i + 8 <= a.size(); i += 8) {
-    for (size_t j = 0; j < 8; ++j) sums[j] += a[i + j] * b[i + j];
-  }
-  double sum = 0;
-  for (const float part : sums) sum += static_cast<double>(part);
-  for (; i < a.size(); ++i) sum += static_cast<double>(a[i] * b[i]);
-  return sum;
+  return Kernels().dot_floats(a.data(), b.data(), a.size());
 }
 
 double MeanCosine(const NeuronVectors& a, const NeuronVectors& b, uint64_t apart) {
@@ -144,12 +136,18 @@ bool IsPartial(const ChannelOrder& order) {
 std::optional<std::string> BetterOrder(const NamedVectors& a,
                                        std::span<const NamedVectors> others) {
   const NeuronVectors some = Some(*a.vectors, true);
+  // Of each of the others: those that are compared with `some`, and how well they match as stored.
+  std::vector<std::pair<NeuronVectors, double>> as_stored;
+  for (const NamedVectors& other : others) {
+    NeuronVectors of_other = Some(*other.vectors, true);
+    const double cosine = MeanCosine(some, of_other, 0);
+    as_stored.emplace_back(std::move(of_other), cosine);
+  }
   for (const ChannelOrder& order : WrongOrders()) {
     if (!IsPartial(order)) continue;
     const NeuronVectors reordered = Reordered(some, order, false);
-    const bool maybe = std::ranges::any_of(others, [&](const NamedVectors& other) {
-      const NeuronVectors of_other = Some(*other.vectors, true);
-      return MeanCosine(reordered, of_other, 0) > kMaybeBetterOrder * MeanCosine(some, of_other, 0);
+    const bool maybe = std::ranges::any_of(as_stored, [&](const auto& other) {
+      return MeanCosine(reordered, other.first, 0) > kMaybeBetterOrder * other.second;
     });
     if (!maybe) continue;
     const NeuronVectors all = Reordered(*a.vectors, order, false);

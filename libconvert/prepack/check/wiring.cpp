@@ -80,6 +80,24 @@ NeuronVectors Reordered(const NeuronVectors& vectors, const ChannelOrder& order,
   return result;
 }
 
+// MeanCosine(Reordered(a, order, neurons), b, 0), row by row.
+double ReorderedCosine(const NeuronVectors& a, const ChannelOrder& order, bool neurons,
+                       const NeuronVectors& b) {
+  const std::vector<uint32_t> places = PlacesOf(order, neurons ? a.neurons : a.channels);
+  std::vector<float> row(neurons ? 0 : a.channels);
+  double sum = 0;
+  for (uint64_t i = 0; i < a.neurons; ++i) {
+    std::span<const float> reordered = a.Of(neurons ? places[i] : i);
+    if (!neurons) {
+      std::ranges::transform(places, row.begin(),
+                             [from = reordered.data()](uint32_t place) { return from[place]; });
+      reordered = row;
+    }
+    sum += std::abs(Dot(reordered, b.Of(i)));
+  }
+  return sum / static_cast<double>(a.neurons);
+}
+
 // As many as suffice to tell one order from another: the first ones, or some from everywhere,
 // because heads differ.
 NeuronVectors Some(const NeuronVectors& vectors, bool from_everywhere) {
@@ -107,8 +125,7 @@ std::optional<std::string> WiredOrder(const Angles& angles) {
     for (const ChannelOrder& order : WrongOrders()) {
       // Neurons half of all away are not among those that were read.
       if (neurons && order.by_half) continue;
-      const NeuronVectors reordered = Reordered(a, order, neurons);
-      const double wiring = angles.Of(MeanCosine(reordered, b, 0));
+      const double wiring = angles.Of(ReorderedCosine(a, order, neurons, b));
       if (wiring <= highest) continue;
       highest = wiring;
       best = &order;
@@ -145,9 +162,8 @@ std::optional<std::string> BetterOrder(const NamedVectors& a,
   }
   for (const ChannelOrder& order : WrongOrders()) {
     if (!IsPartial(order)) continue;
-    const NeuronVectors reordered = Reordered(some, order, false);
     const bool maybe = std::ranges::any_of(as_stored, [&](const auto& other) {
-      return MeanCosine(reordered, other.first, 0) > kMaybeBetterOrder * other.second;
+      return ReorderedCosine(some, order, false, other.first) > kMaybeBetterOrder * other.second;
     });
     if (!maybe) continue;
     const NeuronVectors all = Reordered(*a.vectors, order, false);

@@ -221,8 +221,157 @@ void AddNibbleColumns(const uint8_t* rows, size_t stride, size_t row_count, size
 
 #endif
 
-// Compilers make vectors of these loops.
+#ifdef PREPACK_SCALAR
 
+Fp8Sums SumFp8Codes(const uint8_t* codes, size_t count) {
+  Fp8Sums sums;
+  for (size_t i = 0; i < count; ++i) {
+    const unsigned size = codes[i] & 0x7FU;
+    const unsigned exponent = size >> 3;
+    sums.exponents += exponent;
+    sums.exponent_squares += exponent * exponent;
+    sums.negative += codes[i] >> 7;
+    sums.zero += size == 0 ? 1U : 0U;
+    // Numbers below the normal ones lie as near to each other as the least of these.
+    const unsigned normal = exponent == 0 ? 0U : 1U;
+    const int64_t value = size == 0x7F ? 0 : ((size & 7U) | normal << 3) << (exponent - normal);
+    sums.values += codes[i] > 0x7FU ? -value : value;
+    sums.value_squares += static_cast<uint64_t>(value * value);
+  }
+  return sums;
+}
+
+#else
+
+namespace {
+
+// Values of FP8 as sums of two numbers of which one is zero: low + 128 · high. Both have 11 bits.
+constexpr unsigned kHighBits = 7;
+
+[[gnu::always_inline]] inline void AddPairs(Vector a, Vector b, Vector& sum) {
+  sum = Add32(sum, MultiplyPairs(a, b));
+}
+
+struct Fp8Tables {
+  Vector implicit;  // by exponent: the bit above the mantissa
+  Vector low;       // what the mantissa is multiplied with
+  Vector high;
+  Vector squares;  // of exponents
+
+  Fp8Tables() {
+    uint8_t bits[kLaneBytes] = {};
+    uint8_t lows[kLaneBytes] = {1};
+    uint8_t highs[kLaneBytes] = {};
+    uint8_t squared[kLaneBytes] = {};
+    for (unsigned exponent = 1; exponent < kLaneBytes; ++exponent) {
+      bits[exponent] = 8;
+      squared[exponent] = static_cast<uint8_t>(exponent * exponent);
+      const unsigned shift = exponent - 1;
+      if (shift <= kHighBits) {
+        lows[exponent] = static_cast<uint8_t>(1U << shift);
+      } else {
+        highs[exponent] = static_cast<uint8_t>(1U << (shift - kHighBits));
+      }
+    }
+    implicit = Repeat(LoadLane(bits));
+    low = Repeat(LoadLane(lows));
+    high = Repeat(LoadLane(highs));
+    squares = Repeat(LoadLane(squared));
+  }
+};
+
+struct Fp8Counter {
+  Vector exponents;  // of eight bytes: Σ exponent, Σ exponent² << 32
+  Vector signs;      // the same: negative ones, zeros << 32
+  Vector low;
+  Vector high;
+  Vector low_squares;
+  Vector high_squares;
+
+  Fp8Counter() { exponents = signs = low = high = low_squares = high_squares = Bytes(0); }
+
+  [[gnu::always_inline]] void Add(const Fp8Tables& tables, Vector codes) {
+    const Vector ones = Bytes(1);
+    const Vector sizes = And(codes, Bytes(0x7F));
+    const Vector exponent = And(ShiftRight<3>(codes), Bytes(0x0F));
+    const Vector negative = And(ShiftRight<7>(codes), ones);
+    const Vector zeros = Sub8(ones, LesserSigned8(sizes, ones));
+    exponents = Add64(exponents, AddEights(exponent));
+    exponents =
+        Add64(exponents, ShiftLeft64<32>(AddEights(ShuffleBytes(tables.squares, exponent))));
+    signs = Add64(signs, Add64(AddEights(negative), ShiftLeft64<32>(AddEights(zeros))));
+    // Zero for NaN, whose size is the only one above 0x7E.
+    const Vector is_number = Sub8(LesserSigned8(sizes, Bytes(0x7E)), Sub8(sizes, ones));
+    const Vector mantissas = Add8(And(codes, Bytes(7)), ShuffleBytes(tables.implicit, exponent));
+    const Vector lows = ShuffleBytes(tables.low, exponent);
+    const Vector highs = ShuffleBytes(tables.high, exponent);
+    const Vector in_even = Numbers(0x00FF);
+    AddValues(And(mantissas, in_even), And(lows, in_even), And(highs, in_even),
+              And(negative, in_even), And(is_number, in_even));
+    AddValues(ShiftRight<8>(mantissas), ShiftRight<8>(lows), ShiftRight<8>(highs),
+              ShiftRight<8>(negative), ShiftRight<8>(is_number));
+  }
+
+  // Of numbers of 16 bits.
+  [[gnu::always_inline]] void AddValues(Vector mantissas, Vector lows, Vector highs,
+                                        Vector negative, Vector is_number) {
+    const Vector of_low = Multiply16(mantissas, lows);
+    const Vector of_high = Multiply16(Multiply16(mantissas, highs), is_number);
+    const Vector signs_of = Sub16(Numbers(1), Add16(negative, negative));
+    AddPairs(of_low, signs_of, low);
+    AddPairs(of_high, signs_of, high);
+    AddPairs(of_low, of_low, low_squares);
+    AddPairs(of_high, of_high, high_squares);
+  }
+
+  Fp8Sums Sums() const {
+    // Both halves of 64 bits, in these.
+    const auto widen = [](Vector squares) {
+      return Add64(ShiftRight64<32>(ShiftLeft64<32>(squares)), ShiftRight64<32>(squares));
+    };
+    const Vector squares =
+        Add64(widen(low_squares), ShiftLeft64<2 * kHighBits>(widen(high_squares)));
+    const uint64_t by_exponent = TotalOfEights(exponents);
+    const uint64_t by_sign = TotalOfEights(signs);
+    return {.value_squares = TotalOfEights(squares),
+            .values = Total(Add32(low, ShiftLeft32<kHighBits>(high))),
+            .exponents = static_cast<uint32_t>(by_exponent),
+            .exponent_squares = static_cast<uint32_t>(by_exponent >> 32),
+            .negative = static_cast<uint32_t>(by_sign),
+            .zero = static_cast<uint32_t>(by_sign >> 32)};
+  }
+
+  [[gnu::always_inline]] static uint64_t TotalOfEights(Vector numbers) {
+    uint64_t eights[kVectorBytes / 8];
+    Store(eights, numbers);
+    uint64_t total = 0;
+    for (const uint64_t eight : eights) total += eight;
+    return total;
+  }
+};
+
+}  // namespace
+
+Fp8Sums SumFp8Codes(const uint8_t* codes, size_t count) {
+  const Fp8Tables tables;
+  Fp8Counter counter;
+  size_t i = 0;
+  for (; i + kVectorBytes <= count; i += kVectorBytes) counter.Add(tables, Load(codes + i));
+  Fp8Sums sums = counter.Sums();
+  if (i == count) return sums;
+  const Fp8Sums rest = Below().sum_fp8_codes(codes + i, count - i);
+  sums.value_squares += rest.value_squares;
+  sums.values += rest.values;
+  sums.exponents += rest.exponents;
+  sums.exponent_squares += rest.exponent_squares;
+  sums.negative += rest.negative;
+  sums.zero += rest.zero;
+  return sums;
+}
+
+#endif
+
+// Compilers make vectors of this loop.
 ByteSums SumByteCodes(const uint8_t* codes, size_t count, uint8_t flip) {
   uint32_t sum = 0;
   uint32_t squares = 0;
@@ -232,36 +381,6 @@ ByteSums SumByteCodes(const uint8_t* codes, size_t count, uint8_t flip) {
     squares += code * code;
   }
   return {.codes = sum, .squares = squares};
-}
-
-Fp8Sums SumFp8Codes(const uint8_t* codes, size_t count) {
-  uint64_t value_squares = 0;
-  int32_t values = 0;
-  uint32_t exponents = 0;
-  uint32_t exponent_squares = 0;
-  uint32_t negative = 0;
-  uint32_t zero = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t code = codes[i];
-    const uint32_t size = code & 0x7FU;
-    const uint32_t exponent = size >> 3;
-    exponents += exponent;
-    exponent_squares += exponent * exponent;
-    negative += code >> 7;
-    zero += size == 0 ? 1U : 0U;
-    // Numbers below the normal ones lie as near to each other as the least of these.
-    const uint32_t normal = exponent == 0 ? 0U : 1U;
-    const uint32_t units = ((size & 7U) | normal << 3) << (exponent - normal);
-    const auto value = static_cast<int32_t>(size == 0x7FU ? 0U : units);
-    values += code > 0x7FU ? -value : value;
-    value_squares += static_cast<uint64_t>(int64_t{value} * value);
-  }
-  return {.value_squares = value_squares,
-          .values = values,
-          .exponents = exponents,
-          .exponent_squares = exponent_squares,
-          .negative = negative,
-          .zero = zero};
 }
 
 }  // namespace prepack::PREPACK_LEVEL

@@ -122,7 +122,7 @@ struct Panel {
     WindowCounts counts;
     ColumnWindows columns;
     columns.Begin(k);
-    columns.Add(scheme, k, rows, numbers, counts);
+    columns.Add(scheme, k, rows, numbers.Rows(0, rows, rows), counts);
     columns.End(counts);
     return counts;
   }

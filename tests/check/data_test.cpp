@@ -26,8 +26,8 @@ ModuleStatistics StatisticsOf(const TestCheckpoint& checkpoint) {
   StatisticsBuffers numbers;
   RequireOk(ReadRows(linear, 0, linear.n(), numbers));
   ModuleStatistics statistics;
-  CountRows(linear.scheme(), linear.stored_scale_dtype(), linear.k(), linear.n(), numbers,
-            statistics);
+  CountRows(linear.scheme(), linear.stored_scale_dtype(), linear.k(), linear.n(),
+            numbers.Rows(0, linear.n(), linear.n()), statistics);
   return statistics;
 }
 

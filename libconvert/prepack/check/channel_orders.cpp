@@ -244,7 +244,7 @@ bool HasSiblings(std::string_view module) {
 }
 
 std::vector<float> ColumnEnergies(const Scheme& scheme, uint64_t k, uint64_t rows,
-                                  const StatisticsBuffers& numbers, const InputOrder& order) {
+                                  const RowNumbers& numbers, const InputOrder& order) {
   const std::array<float, 256>& values = CodeValues(scheme.code);
   const uint64_t groups = CeilDiv(k, scheme.group_size);
   std::vector<float> energies(k, 0);

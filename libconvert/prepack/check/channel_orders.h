@@ -54,7 +54,7 @@ double Correlate(std::span<const float> a, std::span<const float> b);
 // the channels of one are put into another order, that one was packed in it. Of models that were
 // never trained, whose channels have nothing in common, this says nothing.
 
-struct StatisticsBuffers;
+struct RowNumbers;
 
 // Correlation of the ranks of input channels' energies, either way: 0.2 to 0.9 in trained models.
 // That of a wrong order stays below 0.15, or 3 standard deviations, over the channels that the
@@ -75,7 +75,7 @@ bool HasSiblings(std::string_view module);
 // Σ weight² of each input channel, in the order of the checkpoint, over rows that were read.
 // `order`: QuantizedLinear::KOrder.
 std::vector<float> ColumnEnergies(const Scheme& scheme, uint64_t k, uint64_t rows,
-                                  const StatisticsBuffers& numbers, const InputOrder& order);
+                                  const RowNumbers& numbers, const InputOrder& order);
 
 // `energies`: in the order of `modules`; empty where not measured. Findings are appended to those
 // of the modules.

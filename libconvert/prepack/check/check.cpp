@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -323,9 +324,18 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
   return codes + numbers + stored + order;
 }
 
+uint64_t RowsReadAtOnce(const QuantizedLinear& linear) {
+  const uint64_t inputs = std::max<uint64_t>(linear.k(), 1);
+  const uint64_t panel = StripePanelRows(inputs);
+  const uint64_t most = std::min<uint64_t>(linear.wide_rows(), kMostReadWeights / inputs);
+  // Whole lines of the cache, if they are so many.
+  const uint64_t unit = std::lcm(panel, kLineChannels);
+  return std::max(panel, most >= unit ? most / unit * unit : most / panel * panel);
+}
+
 uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline) {
   const uint64_t k = linear.k();
-  const uint64_t rows = std::min(StripePanelRows(k), linear.n());
+  const uint64_t rows = std::min(RowsReadAtOnce(linear), linear.n());
   // Energies, in k_order and in the checkpoint's order; scales, zero points and sums of a row.
   uint64_t bytes = MemoryOfRows(linear, rows) + k * (4 * sizeof(float) + 1);
   // Sums of two kinds by input channel, those of nibbles apart, and hashes of eights of them.

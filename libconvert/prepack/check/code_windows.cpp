@@ -155,8 +155,8 @@ void ColumnWindows::Begin(uint64_t k) {
   counted_ = 0;
 }
 
-void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
-                        const StatisticsBuffers& numbers, WindowCounts& counts) {
+void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows, const RowNumbers& numbers,
+                        WindowCounts& counts) {
   const CodeRange range = RangeOf(scheme);
   if (range.IsFloat()) return;
   const size_t row_bytes = numbers.codes.size() / rows;
@@ -164,7 +164,7 @@ void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
     const uint64_t block = row_ / kColumnBlock;
     const uint64_t count = std::min(rows - begin, (block + 1) * kColumnBlock - row_);
     if (block % kCountedBlocks == 0) {
-      Sum(range, k, std::span(numbers.codes).subspan(begin * row_bytes, count * row_bytes), count);
+      Sum(range, k, numbers.codes.subspan(begin * row_bytes, count * row_bytes), count);
       Judge(scheme, range, count, numbers, counts);
       counted_ += count;
     }
@@ -219,7 +219,7 @@ void ColumnWindows::SumNibbles(unsigned middle, uint64_t k, std::span<const std:
 }
 
 void ColumnWindows::Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
-                          const StatisticsBuffers& numbers, WindowCounts& counts) {
+                          const RowNumbers& numbers, WindowCounts& counts) {
   const double bar = kColumnVariance * range.half * range.half;
   const double mean_bar = scheme.symmetric ? kWindowMean : kColumnMeanAsymmetric;
   for (uint64_t window = 0; window < hashes_.size(); ++window) {

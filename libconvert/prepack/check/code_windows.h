@@ -50,7 +50,7 @@ struct WindowCounts {
 // Besides: rows and columns that are there twice, and what all rows hash to, by which a copy of the
 // module is found.
 
-struct StatisticsBuffers;
+struct RowNumbers;
 
 inline constexpr uint64_t kWindowCodes = 4096;
 inline constexpr uint64_t kWindowColumns = 8;
@@ -145,7 +145,7 @@ class ColumnWindows {
  public:
   // For the next stripe of a module with K input channels.
   void Begin(uint64_t k);
-  void Add(const Scheme& scheme, uint64_t k, uint64_t rows, const StatisticsBuffers& numbers,
+  void Add(const Scheme& scheme, uint64_t k, uint64_t rows, const RowNumbers& numbers,
            WindowCounts& counts);
   // After the last panel of a stripe.
   void End(WindowCounts& counts) const;
@@ -153,8 +153,8 @@ class ColumnWindows {
  private:
   void Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows, uint64_t count);
   void SumNibbles(unsigned middle, uint64_t k, std::span<const std::byte> rows, uint64_t count);
-  void Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
-             const StatisticsBuffers& numbers, WindowCounts& counts);
+  void Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows, const RowNumbers& numbers,
+             WindowCounts& counts);
 
   // For one block of output channels, by input channel: Σ code, Σ (code − middle)².
   std::vector<uint32_t> sums_;

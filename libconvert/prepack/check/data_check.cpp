@@ -25,21 +25,18 @@ constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
 constexpr uint64_t kMostCounts =
     ByteCounts<uint64_t>::kValues * (2 * sizeof(uint64_t) + sizeof(uint32_t));
 
-Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
-                   StatisticsBuffers& numbers, ColumnWindows& columns,
-                   ModuleStatistics& statistics) {
-  PREPACK_TRY(ReadRows(linear, n0, rows, numbers));
+void MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                 const RowNumbers& numbers, ColumnWindows& columns, ModuleStatistics& statistics) {
   const Scheme& scheme = linear.scheme();
   const uint64_t k = linear.k();
   CountRows(scheme, linear.stored_scale_dtype(), k, rows, numbers, statistics);
   HashRows(n0, rows, numbers.codes, statistics.windows);
   HashScales(n0, rows, numbers.scales, statistics);
   if (SpreadsRows(linear)) columns.Add(scheme, k, rows, numbers, statistics.windows);
-  return {};
 }
 
-Status MeasureColumns(const QuantizedLinear& linear, uint64_t rows,
-                      const StatisticsBuffers& numbers, std::vector<float>& energies) {
+Status MeasureColumns(const QuantizedLinear& linear, uint64_t rows, const RowNumbers& numbers,
+                      std::vector<float>& energies) {
   PREPACK_TRY_ASSIGN(const SharedOrder order, linear.KOrder());
   energies = ColumnEnergies(linear.scheme(), linear.k(), rows, numbers, *order);
   return {};
@@ -229,21 +226,11 @@ Status DataCheck::CheckStripe(size_t index, Buffers& buffers, Progress& progress
     result.statistics.stray_bits = stray_bits;
   }
   buffers.columns.Begin(linear.k());
-  const uint64_t panel = StripePanelRows(linear.k());
-  for (uint64_t row = 0; row < stripe.rows; row += panel) {
+  const uint64_t wide = RowsReadAtOnce(linear);
+  for (uint64_t row = 0; row < stripe.rows; row += wide) {
     if (CancellationRequested()) return Interrupted(linear.module());
-    const uint64_t n0 = stripe.n0 + row;
-    const uint64_t rows = std::min(panel, stripe.rows - row);
-    Status status =
-        MeasureRows(linear, n0, rows, buffers.numbers, buffers.columns, result.statistics);
-    // One panel is enough to compare siblings by.
-    if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
-      status = MeasureColumns(linear, rows, buffers.numbers, result.energies);
-    }
-    if (status.ok() && baseline_ != nullptr && weights_[stripe.matrix]) {
-      status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
-                                   result.baseline);
-    }
+    Status status = MeasureStrip(stripe.matrix, stripe.n0 + row, std::min(wide, stripe.rows - row),
+                                 buffers, result);
     if (!status.ok()) {
       if (!IsFinding(status)) return status;
       result.error = std::move(status);
@@ -263,6 +250,27 @@ Status DataCheck::CheckStripe(size_t index, Buffers& buffers, Progress& progress
   }
   progress.Add(linear.source_bytes() * stripe.rows / linear.n());
   return status;
+}
+
+// Output channels that are read at once. They are judged panel by panel.
+Status DataCheck::MeasureStrip(size_t module, uint64_t n0, uint64_t count, Buffers& buffers,
+                               Stripe& result) const {
+  const QuantizedLinear& linear = *model_.modules[module];
+  PREPACK_TRY(ReadRows(linear, n0, count, buffers.numbers));
+  const uint64_t panel = StripePanelRows(linear.k());
+  for (uint64_t row = 0; row < count; row += panel) {
+    const uint64_t rows = std::min(panel, count - row);
+    const RowNumbers numbers = buffers.numbers.Rows(row, rows, count);
+    MeasureRows(linear, n0 + row, rows, numbers, buffers.columns, result.statistics);
+    // One panel is enough to compare siblings by.
+    if (n0 + row == 0 && HasSiblings(linear.module())) {
+      PREPACK_TRY(MeasureColumns(linear, rows, numbers, result.energies));
+    }
+    if (baseline_ == nullptr || !weights_[module]) continue;
+    PREPACK_TRY(CompareWithBaseline(linear, *baseline_, *weights_[module], n0 + row, rows,
+                                    result.baseline));
+  }
+  return {};
 }
 
 // Searches the stripe's share of the codes tensor, as stored.

@@ -59,6 +59,8 @@ class DataCheck {
   void FindWeights();
   size_t MostStripes() const;
   Status MeasureStripes(unsigned threads, Progress& progress);
+  Status MeasureStrip(size_t module, uint64_t n0, uint64_t count, Buffers& buffers,
+                      Stripe& result) const;
   Status CheckStripe(size_t index, Buffers& buffers, Progress& progress);
   Status LookForText(const RowStripe& stripe, const QuantizedLinear& linear, Stripe& result) const;
   ModuleMeasurement Conclude(size_t module);

@@ -264,7 +264,7 @@ void HashScales(uint64_t n0, uint64_t rows, std::span<const float> scales,
 }
 
 void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
-               const StatisticsBuffers& numbers, ModuleStatistics& statistics) {
+               const RowNumbers& numbers, ModuleStatistics& statistics) {
   const uint64_t groups = CeilDiv(k, scheme.group_size);
   const float smallest_precise = SmallestPrecise(stored_scale_dtype);
   const auto highest = static_cast<uint8_t>((1U << scheme.bits) - 1);

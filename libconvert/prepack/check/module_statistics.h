@@ -167,10 +167,25 @@ inline constexpr float kHugeScale = 1e4F;
 std::vector<uint8_t> CodesOf(const Scheme& scheme);
 
 // The numbers of some output channels, input channels in k_order.
+struct RowNumbers {
+  std::span<const std::byte> codes;
+  std::span<const float> scales;
+  std::span<const uint8_t> zero_points;
+};
+
 struct StatisticsBuffers {
   std::vector<std::byte> codes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
+
+  // Rows [first, first + rows) of all `count` that were read.
+  RowNumbers Rows(uint64_t first, uint64_t rows, uint64_t count) const {
+    const auto part = [&](const auto& numbers) {
+      const uint64_t each = numbers.size() / count;
+      return std::span(numbers).subspan(first * each, rows * each);
+    };
+    return {part(codes), part(scales), part(zero_points)};
+  }
 };
 
 // Adds output channels that begin with number `n0` to scales_hash and fine_scales.
@@ -179,7 +194,7 @@ void HashScales(uint64_t n0, uint64_t rows, std::span<const float> scales,
 
 // Adds `rows` output channels of `k` weights each that were read. Not of kBF16.
 void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
-               const StatisticsBuffers& numbers, ModuleStatistics& statistics);
+               const RowNumbers& numbers, ModuleStatistics& statistics);
 
 // Reads output channels [n0, n0 + rows). Errors are those of the reader.
 Status ReadRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,

@@ -109,8 +109,8 @@ class Measuring {
       }
       return {};
     }
-    CountRows(module_.scheme(), module_.stored_scale_dtype(), module_.k, rows, numbers_,
-              statistics_);
+    CountRows(module_.scheme(), module_.stored_scale_dtype(), module_.k, rows,
+              numbers_.Rows(0, rows, rows), statistics_);
     AddScales(n0);
     if (!module_.scheme().symmetric) {
       for (const uint8_t zero_point : numbers_.zero_points) ++zero_points_[zero_point];

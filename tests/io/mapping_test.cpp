@@ -149,6 +149,32 @@ TEST_CASE("ranges that move on a little are in one window, however long they are
   CHECK(windows.size() == std::min(before + 1, MostKeptWindows()));
 }
 
+// Columns are far apart; those of the next stripe lie a little further on, and all have one window.
+TEST_CASE("columns of a large tensor share a window with those that come later") {
+  const TempFolder folder;
+  constexpr uint64_t kColumns = 3 * kWindowBytes;
+  constexpr uint64_t kStride = kWindowBytes / 4;
+  const uint64_t mark = 5 * kStride + 64;
+  const File file = Value(File::OpenForRead(WriteSparse(folder, 2 * kColumns, {mark})));
+  MappedWindows& windows = MappedWindows::OfProcess();
+  const size_t before = windows.size();
+  for (const uint64_t piece : {0, 4, 8}) {
+    for (uint64_t first = 0; first < 256; first += 64) {
+      const ByteRuns runs{
+          .offset = piece * kStride + first, .run_bytes = 64, .stride = kStride, .runs = 4};
+      std::byte seen{};
+      const auto look = [&](const std::byte* at) { seen = at[kStride]; };
+      RequireOk(file.VisitRunsAt(runs, look));
+      CHECK(seen == (runs.offset + kStride == mark ? ByteAt(mark) : std::byte{0}));
+    }
+  }
+  CHECK(windows.size() == std::min(before + 1, MostKeptWindows()));
+  const ByteRuns beyond{.offset = kColumns, .run_bytes = 64, .stride = kStride, .runs = 100};
+  CheckError(file.VisitRunsAt(beyond, [](const std::byte*) {}), ErrorKind::kMalformed,
+             "the file ended early");
+  RequireOk(file.VisitRunsAt({}, [](const std::byte*) { FAIL("there are none"); }));
+}
+
 // A model of a kernel keeps a pointer to the weights. Others visited files meanwhile, its window
 // went, and another one took its place in memory.
 TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {

@@ -454,21 +454,42 @@ Status Checkpoint::Read(const StoredTensor& tensor, uint64_t offset,
   return files_[tensor.file].file.ReadAt(tensor.offset + offset, out);
 }
 
-Status Checkpoint::ReadRuns(const StoredTensor& tensor, const ByteRuns& runs,
-                            std::span<std::byte> out) const {
-  if (runs.runs == 0) return {};
+namespace {
+
+bool AreInside(const ByteRuns& runs, uint64_t bytes) {
   const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
   const std::optional<uint64_t> last = skipped ? CheckedAdd(runs.offset, *skipped) : std::nullopt;
-  const bool inside = last && *last <= tensor.bytes && runs.run_bytes <= tensor.bytes - *last;
-  const std::optional<uint64_t> wanted = CheckedMul(runs.runs, runs.run_bytes);
-  if (!inside || out.size() != wanted) {
+  return last && *last <= bytes && runs.run_bytes <= bytes - *last;
+}
+
+}  // namespace
+
+Result<ByteRuns> Checkpoint::InFile(const StoredTensor& tensor, const ByteRuns& runs) const {
+  if (runs.runs != 0 && !AreInside(runs, tensor.bytes)) {
     return Usage(Where(tensor), "read outside the tensor")
         .Found(fmt::format("{} runs of {} bytes from {}", runs.runs, runs.run_bytes, runs.offset))
         .Expected(fmt::format("at most {} bytes", tensor.bytes));
   }
   ByteRuns in_file = runs;
   in_file.offset += tensor.offset;
+  return in_file;
+}
+
+Status Checkpoint::ReadRuns(const StoredTensor& tensor, const ByteRuns& runs,
+                            std::span<std::byte> out) const {
+  PREPACK_TRY_ASSIGN(const ByteRuns in_file, InFile(tensor, runs));
+  if (out.size() != CheckedMul(runs.runs, runs.run_bytes)) {
+    return Usage(Where(tensor), "read into a buffer of another size")
+        .Found(fmt::format("{} bytes", out.size()))
+        .Expected(fmt::format("{} runs of {} bytes", runs.runs, runs.run_bytes));
+  }
   return files_[tensor.file].file.ReadRunsAt(in_file, out);
+}
+
+Status Checkpoint::VisitRuns(const StoredTensor& tensor, const ByteRuns& runs,
+                             ByteVisitor work) const {
+  PREPACK_TRY_ASSIGN(const ByteRuns in_file, InFile(tensor, runs));
+  return files_[tensor.file].file.VisitRunsAt(in_file, work);
 }
 
 Status Checkpoint::Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes,

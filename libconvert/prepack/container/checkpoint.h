@@ -142,11 +142,16 @@ class Checkpoint {
   // Calls `work` with bytes [offset, offset + bytes) of the tensor, mapped into memory; see
   // File::VisitAt. They may begin at any address.
   Status Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes, ByteVisitor work) const;
+  // The same with those from the first of some runs to the last, which are columns of a matrix;
+  // see File::VisitRunsAt.
+  Status VisitRuns(const StoredTensor& tensor, const ByteRuns& runs, ByteVisitor work) const;
 
  private:
   struct Configs;
 
   Checkpoint();
+  // The runs of a tensor in its file; kUsage if they are not all in it.
+  Result<ByteRuns> InFile(const StoredTensor& tensor, const ByteRuns& runs) const;
   Status OpenFolder();
   Status OpenFile();
   // config.json and the quantizer's own, where they are.

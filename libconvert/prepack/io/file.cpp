@@ -162,6 +162,20 @@ Status File::FillAt(uint64_t offset, std::span<std::byte> out) const {
   return {};
 }
 
+namespace {
+
+// From the first of them to the end of the last one. A length that no file has: an end that is
+// missed.
+uint64_t SpanOf(const ByteRuns& runs) {
+  if (runs.runs == 0) return 0;
+  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
+  const std::optional<uint64_t> bytes =
+      skipped ? CheckedAdd(*skipped, runs.run_bytes) : std::nullopt;
+  return bytes.value_or(kMaxOffset);
+}
+
+}  // namespace
+
 Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   // One system call costs about as much as copying this many bytes.
   constexpr uint64_t kWorthACall = uint64_t{16} * 1024;
@@ -176,12 +190,7 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
     }
     return {};
   }
-  if (runs.runs == 0) return {};
-  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
-  const std::optional<uint64_t> bytes =
-      skipped ? CheckedAdd(*skipped, runs.run_bytes) : std::nullopt;
-  // A length that no file has is an end that is missed.
-  return VisitAt(runs.offset, bytes.value_or(kMaxOffset), [&](const std::byte* from) {
+  return VisitAt(runs.offset, SpanOf(runs), [&](const std::byte* from) {
     for (uint64_t run = 0; run < runs.runs; ++run) {
       if (run + kRunsAhead < runs.runs) {
         AskFor(from + (run + kRunsAhead) * runs.stride, runs.run_bytes);
@@ -220,16 +229,17 @@ Result<std::shared_ptr<const Mapping>> MapZeros(const std::filesystem::path& pat
 
 }  // namespace
 
-Result<File::Mapped> File::MapPlace(uint64_t place, uint64_t bytes, uint64_t file_bytes) const {
+Result<File::Mapped> File::MapPlace(uint64_t place, uint64_t bytes, uint64_t file_bytes,
+                                    uint64_t ahead) const {
   int error = 0;
-  Mapped mapped{
-      .mapping = MappedWindows::OfProcess().Find(number_, fd_, file_bytes, place, bytes, error),
-      .place = place};
+  const MappedWindows::OpenFile file{.number = number_, .fd = fd_, .bytes = file_bytes};
+  Mapped mapped{.mapping = MappedWindows::OfProcess().Find(file, place, bytes, ahead, error),
+                .place = place};
   if (mapped.mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
   return mapped;
 }
 
-Result<File::Mapped> File::Map(uint64_t offset, uint64_t bytes) const {
+Result<File::Mapped> File::Map(uint64_t offset, uint64_t bytes, uint64_t ahead) const {
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
@@ -239,14 +249,14 @@ Result<File::Mapped> File::Map(uint64_t offset, uint64_t bytes) const {
   NotedRanges& noted = NotedRanges::OfProcess();
   if (!headers_only()) {
     if (noted.mode() == NotedRanges::Mode::kRead) noted.Note(path_, offset, bytes);
-    return MapPlace(offset, bytes, size_);
+    return MapPlace(offset, bytes, size_, ahead);
   }
   if (const std::optional<uint64_t> place = PlaceOf(offset, bytes)) {
-    return MapPlace(*place, bytes, HeadersSize());
+    return MapPlace(*place, bytes, HeadersSize(), ahead);
   }
   if (MissingFiles::OfProcess().Can()) {
     PREPACK_TRY_ASSIGN(const File* whole, MissingFiles::OfProcess().Whole(*this));
-    return whole->Map(offset, bytes);
+    return whole->Map(offset, bytes, ahead);
   }
   if (noted.mode() == NotedRanges::Mode::kMissing && noted.Note(path_, offset, bytes)) {
     PREPACK_TRY_ASSIGN(std::shared_ptr<const Mapping> zeros, MapZeros(path_, offset, bytes));
@@ -260,6 +270,14 @@ Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
   PREPACK_TRY_ASSIGN(const Mapped mapped, Map(offset, bytes));
   if (mapped.mapping == nullptr) return {};
   return VisitMapping(path_, *mapped.mapping, mapped.place, work, threads);
+}
+
+Status File::VisitRunsAt(const ByteRuns& runs, ByteVisitor work) const {
+  const uint64_t bytes = SpanOf(runs);
+  const uint64_t ahead = bytes < kWindowBytes / 2 ? kWindowBytes : kWideWindowBytes;
+  PREPACK_TRY_ASSIGN(const Mapped mapped, Map(runs.offset, bytes, ahead));
+  if (mapped.mapping == nullptr) return {};
+  return VisitMapping(path_, *mapped.mapping, mapped.place, work, VisitThreads::kThisOne);
 }
 
 Result<PinnedBytes> File::Pin(uint64_t offset, uint64_t bytes) const {

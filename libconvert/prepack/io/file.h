@@ -92,6 +92,9 @@ class File {
   // then nothing that came out of it is to be used.
   Status VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
                  VisitThreads threads = VisitThreads::kThisOne) const;
+  // The same for runs that are columns of a matrix, from the first to the end of the last one. What
+  // lies between them is mapped, too, and stays so for other columns.
+  Status VisitRunsAt(const ByteRuns& runs, ByteVisitor work) const;
   // The same bytes for visits that see them at one address.
   Result<PinnedBytes> Pin(uint64_t offset, uint64_t bytes) const;
   Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
@@ -116,8 +119,10 @@ class File {
     std::shared_ptr<const Mapping> mapping;  // null: no bytes
     uint64_t place = 0;  // of the bytes in what is mapped: a file of headers has them elsewhere
   };
-  Result<Mapped> Map(uint64_t offset, uint64_t bytes) const;
-  Result<Mapped> MapPlace(uint64_t place, uint64_t bytes, uint64_t file_bytes) const;
+  // `ahead`: see MappedWindows::Find.
+  Result<Mapped> Map(uint64_t offset, uint64_t bytes, uint64_t ahead = kWindowBytes) const;
+  Result<Mapped> MapPlace(uint64_t place, uint64_t bytes, uint64_t file_bytes,
+                          uint64_t ahead) const;
   // Of a file of headers: takes the table of ranges from its end.
   Status ReadRanges();
   // How large a file of headers is itself.

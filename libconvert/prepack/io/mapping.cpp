@@ -107,11 +107,11 @@ namespace {
 // A multiple of any page size, so that a window can begin there.
 constexpr uint64_t kWindowAlignment = 64ULL * 1024;
 
-std::shared_ptr<const Mapping> MapWindow(int fd, uint64_t file_bytes, uint64_t offset,
+std::shared_ptr<const Mapping> MapWindow(const MappedWindows::OpenFile& file, uint64_t offset,
                                          uint64_t bytes, uint64_t ahead, int& error) {
   const uint64_t begin = offset / kWindowAlignment * kWindowAlignment;
   const uint64_t wanted = offset + bytes - begin + ahead;
-  return Mapping::Map(fd, begin, std::min(wanted, file_bytes - begin), error);
+  return Mapping::Map(file.fd, begin, std::min(wanted, file.bytes - begin), error);
 }
 
 }  // namespace
@@ -128,23 +128,22 @@ MappedWindows& MappedWindows::OfProcess() {
   return *windows;
 }
 
-std::shared_ptr<const Mapping> MappedWindows::Find(uint64_t file, int fd, uint64_t file_bytes,
-                                                   uint64_t offset, uint64_t bytes, int& error) {
+std::shared_ptr<const Mapping> MappedWindows::Find(const OpenFile& file, uint64_t offset,
+                                                   uint64_t bytes, uint64_t ahead, int& error) {
   const std::lock_guard lock(mutex_);
   error = 0;
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
-    if (window->file != file || !window->mapping->Covers(offset, bytes)) continue;
+    if (window->file != file.number || !window->mapping->Covers(offset, bytes)) continue;
     std::rotate(window.base() - 1, window.base(), windows_.end());
     return windows_.back().mapping;
   }
   if (windows_.size() == MostKeptWindows()) windows_.erase(windows_.begin());
-  std::shared_ptr<const Mapping> mapping =
-      MapWindow(fd, file_bytes, offset, bytes, kWindowBytes, error);
+  std::shared_ptr<const Mapping> mapping = MapWindow(file, offset, bytes, ahead, error);
   if (error == ENOMEM) {  // the address space is full: make room, and ask for no more than needed
     windows_.clear();
-    mapping = MapWindow(fd, file_bytes, offset, bytes, 0, error);
+    mapping = MapWindow(file, offset, bytes, 0, error);
   }
-  if (mapping != nullptr) windows_.push_back({file, mapping});
+  if (mapping != nullptr) windows_.push_back({file.number, mapping});
   return mapping;
 }
 

@@ -72,9 +72,11 @@ class Mapping {
 // space that a process is allowed, so files are mapped window by window; the last few windows are
 // kept, because visits come panel by panel.
 
-// What a window has beyond what was asked for, if the file is as long: the columns of a tensor that
-// is stored input channel by input channel come stripe by stripe, each a little further on.
+// What a window has beyond what was asked for, if the file is as long.
 inline constexpr uint64_t kWindowBytes = uint64_t{2} << 20;
+// The same of columns: those of a tensor that is stored input channel by input channel come stripe
+// by stripe, each a little further on, and all touch the same pages.
+inline constexpr uint64_t kWideWindowBytes = uint64_t{32} << 20;
 // In the process, six for each CPU: a thread reads a source and an output, and may be at an edge
 // of both. One that goes while it is needed has to be mapped again, page by page.
 size_t MostKeptWindows();
@@ -83,10 +85,16 @@ class MappedWindows {
  public:
   static MappedWindows& OfProcess();
 
-  // Bytes [offset, offset + bytes) > 0 of a file, which has them, mapped. `file` is a number of its
-  // own for every open file. Null with errno in `error` when they cannot be mapped.
-  std::shared_ptr<const Mapping> Find(uint64_t file, int fd, uint64_t file_bytes, uint64_t offset,
-                                      uint64_t bytes, int& error);
+  // A file that is open: its number, which no other one has, and how long it is.
+  struct OpenFile {
+    uint64_t number = 0;
+    int fd = -1;
+    uint64_t bytes = 0;
+  };
+  // Bytes [offset, offset + bytes) > 0 of a file, which has them, mapped, and up to `ahead` beyond
+  // if they were not yet. Null with errno in `error` when they cannot be mapped.
+  std::shared_ptr<const Mapping> Find(const OpenFile& file, uint64_t offset, uint64_t bytes,
+                                      uint64_t ahead, int& error);
   // Forgets the windows of a file; a visit that is under way keeps its own.
   void Forget(uint64_t file);
   // How many are kept at the moment.

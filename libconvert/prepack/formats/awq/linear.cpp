@@ -157,8 +157,12 @@ Status AwqGemmLinear::VisitColumns(const PanelRange& range, ByteVisitor work) co
   const uint64_t first_word = range.n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(range.n0 + range.rows, kAwqCodesPerWord) - first_word;
   const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
-  return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWideWordBytes,
-                            (range.cols - 1) * row_bytes + words * kWideWordBytes, work);
+  return checkpoint().VisitRuns(*tensors().qweight,
+                                {.offset = range.k0 * row_bytes + first_word * kWideWordBytes,
+                                 .run_bytes = words * kWideWordBytes,
+                                 .stride = row_bytes,
+                                 .runs = range.cols},
+                                work);
 }
 
 Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {

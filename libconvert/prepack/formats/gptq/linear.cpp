@@ -118,13 +118,23 @@ Status Linear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,
   return status;
 }
 
+// The words of the panel's output channels in rows [first, first + rows) of the tensor.
+Status Linear::VisitWords(const PanelRange& range, uint64_t first, uint64_t rows,
+                          ByteVisitor work) const {
+  return checkpoint().VisitRuns(*shape_.qweight,
+                                {.offset = (first * n_ + range.n0) * kWideWordBytes,
+                                 .run_bytes = range.rows * kWideWordBytes,
+                                 .stride = n_ * kWideWordBytes,
+                                 .runs = rows},
+                                work);
+}
+
 Status Linear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
                           UnitVisitor visit) const {
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
-    return checkpoint().Visit(
-        *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
-        ((last - first - 1) * n_ + range.rows) * kWideWordBytes,
-        [&](const std::byte* words) { visit(words, n_ * kWideWordBytes, first, last - first); });
+    return VisitWords(range, first, last - first, [&](const std::byte* words) {
+      visit(words, n_ * kWideWordBytes, first, last - first);
+    });
   }
   const uint64_t slab = std::max(kSlabBytes / kWideWordBytes / (unit_.wide_words * range.rows),
                                  CeilDiv(kMinSlabRows, unit_.wide_words));
@@ -166,16 +176,13 @@ Status Linear::ReadDense(const PanelRange& range, std::span<std::byte> out) cons
   const size_t stream_bytes = words * kWideWordBytes + kLineBytes;
   const size_t row_bytes = PanelRowBytes(scheme_->code, range.cols);
   Scratch<std::byte> streams(range.rows * stream_bytes);
-  PREPACK_TRY(checkpoint().Visit(
-      *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
-      ((words - 1) * n_ + range.rows) * kWideWordBytes, [&](const std::byte* stored) {
-        VisitPieces(range, stored, n_ * kWideWordBytes, words,
-                    [&](const std::byte* piece, uint64_t word, uint64_t count) {
-                      Kernels().transpose_words(piece, n_ * kWideWordBytes, count, range.rows,
-                                                streams.data() + word * kWideWordBytes,
-                                                stream_bytes);
-                    });
-      }));
+  PREPACK_TRY(VisitWords(range, first, words, [&](const std::byte* stored) {
+    VisitPieces(range, stored, n_ * kWideWordBytes, words,
+                [&](const std::byte* piece, uint64_t word, uint64_t count) {
+                  Kernels().transpose_words(piece, n_ * kWideWordBytes, count, range.rows,
+                                            streams.data() + word * kWideWordBytes, stream_bytes);
+                });
+  }));
   const KernelTable& kernels = Kernels();
   for (uint64_t row = 0; row < range.rows; ++row) {
     kernels.unpack_codes(scheme_->bits, U8(streams.data() + row * stream_bytes), range.cols,

@@ -62,6 +62,7 @@ class Linear final : public StoredLinear {
   using UnitVisitor =
       FunctionRef<void(const std::byte* wide, size_t stride, uint64_t unit, uint64_t count)>;
   // All units from `first` to before `last`, in order, in one or several calls.
+  Status VisitWords(const PanelRange& range, uint64_t first, uint64_t rows, ByteVisitor work) const;
   Status VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
                     UnitVisitor visit) const;
   using PieceVisitor = FunctionRef<void(const std::byte* piece, uint64_t word, uint64_t count)>;

@@ -1,8 +1,9 @@
-"""Writes docs/vllm-matrix.md: a page around the tables of what matrix.py has found.
+"""Writes docs/vllm-matrix.md: a page around the tables of what matrix.py and features.py have found.
 
     report.py docs/vllm-matrix.md RESULTS.jsonl…
 
-The text of the page stays; what is between its two marks is written anew.
+The text of the page stays; what is between its two marks is written anew. Of rows that were run again,
+the results keep the last, in the order of the page.
 """
 
 import json
@@ -35,19 +36,29 @@ _REASONS = {"int8": "[1]", "fp8-channel": "[2]"}
 Row = dict[str, Any]
 
 
-def read(paths: list[Path]) -> tuple[list[Row], list[Row]]:
-    """Of matrix.py, the last of each row, and of features.py."""
-    found: dict[tuple, Row] = {}
-    features = []
-    for path in paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            if "feature" in row:
-                features.append(row)
-                continue
-            key = (row["vllm"], row["mode"], row["zentorch"], row["recipe"], row["form"])
-            found[key] = row
-    return list(found.values()), features
+def place(row: Row) -> tuple:
+    """Where the row stands among all; another row of the same place replaces it."""
+    if "feature" in row:
+        return row["vllm"], 1, _index(FEATURES, row["feature"])
+    return row["vllm"], 0, *kind(row)[1:], _index(RECIPES, row["recipe"]), row["form"]
+
+
+def _index(table: dict[str, Any], key: str) -> tuple[int, str]:
+    """Keys that the table no longer has come last."""
+    return list(table).index(key) if key in table else len(table), key
+
+
+def read(path: Path) -> list[Row]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    rows = {place(row): row for row in map(json.loads, lines)}
+    return [rows[key] for key in sorted(rows)]
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """All of it or nothing: a run of hours is in there."""
+    new = path.with_suffix(".new")
+    new.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    new.replace(path)
 
 
 def in_words(error: str) -> str:
@@ -171,9 +182,15 @@ def main() -> int:
     text = page.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    rows, features = read(results)
-    body = "\n".join(sections(rows) + [""] + feature_sections(features)).rstrip()
-    page.write_text(f"{before}{BEGIN}\n\n{body}\n\n{END}{after}", encoding="utf-8")
+    rows = []
+    for path in results:
+        kept = read(path)
+        write(path, kept)
+        rows += kept
+    body = sections([row for row in rows if row.get("recipe") in RECIPES]) + [""]
+    body += feature_sections([row for row in rows if "feature" in row])
+    text = "\n".join(body).rstrip()
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
     return 0
 
 

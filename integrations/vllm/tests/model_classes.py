@@ -202,7 +202,9 @@ def random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Ten
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             if tensor.dim() >= 2:
-                tensor.normal_(std=1.0 if "embed" in name else 1.0 / tensor.shape[-1] ** 0.5)
+                # A tied head would give every token itself, whatever the layers say.
+                large = "embed" in name and not config.tie_word_embeddings
+                tensor.normal_(std=1.0 if large else 1.0 / tensor.shape[-1] ** 0.5)
             elif "norm" in name:
                 tensor.add_(torch.randn_like(tensor) * 0.1)
             else:

@@ -107,3 +107,12 @@ def test_the_page(tmp_path, monkeypatch):
     assert "2.00 / – / – | 9 / – / – | 1 / – / – |" in text
     assert "| LoRA on all linear layers | W4A16 | runs | equal | equal |" in text
     assert "Not run: Llama-3.1-8B" in text
+    assert [json.loads(line) for line in results.read_text().splitlines()] == [refused, feature]
+
+
+def test_results_keep_what_is_not_run_again(tmp_path):
+    path = tmp_path / "results.jsonl"
+    rows = [row(), row(mode="compiled"), row(zentorch=True), row(form="fp8"), row(recipe="llama3")]
+    again = row(packed={"stock": "other tokens"})
+    report.write(path, [*rows, again])
+    assert report.read(path) == [rows[4], rows[3], again, rows[1], rows[2]]

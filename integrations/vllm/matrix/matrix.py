@@ -80,7 +80,9 @@ def convert(source: Path, out: Path, *options: str) -> str:
 
 
 def options_of(recipe: Recipe, mode: str) -> dict[str, Any]:
-    options: dict[str, Any] = dict(MODES[mode])
+    options: dict[str, Any] = {**MODES[mode], **recipe.options}
+    if recipe.prompts is not None:
+        options["prompts"] = recipe.prompts()
     if recipe.model is not None and recipe.model.sees:
         options["limit_mm_per_prompt"] = dict.fromkeys(recipe.model.sees, 0)
     return options

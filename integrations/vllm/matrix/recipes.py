@@ -3,9 +3,11 @@
 A model here has the class, the rotary embedding, the ties and the kinds of layers of those that it
 stands for; its weights are random, and it is small."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from inputs import transcripts
 from model_classes import ModelClass
 from tiny_models import VOCABULARY
 
@@ -30,6 +32,8 @@ class Recipe:
     model: ModelClass | None  # None: gpt-oss, which has a writer of its own
     published: tuple[str, ...] = ()
     usual: tuple[str, ...] = USUAL
+    prompts: Callable[[], list[Any]] | None = None  # None: tokens
+    options: Mapping[str, Any] = field(default_factory=dict)  # of vLLM's, which this model needs
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -64,6 +68,8 @@ def _qwen3_5(config: str, text: dict[str, Any], architecture: str) -> ModelClass
     return ModelClass(
         config,
         {"text_config": {**_SIZE, **_DELTA_NET, **text}, "vision_config": _QWEN3_5_VISION,
+         "image_token_id": 10, "video_token_id": 11, "vision_start_token_id": 12,
+         "vision_end_token_id": 13,
          "tie_word_embeddings": text.get("tie_word_embeddings", False)},
         architecture, "AutoModelForImageTextToText", sees=_SEES, experts_give_rows=True,
     )  # fmt: skip
@@ -87,6 +93,21 @@ def _gemma4(**text: Any) -> ModelClass:
         "Gemma4ForConditionalGeneration", "AutoModelForImageTextToText", sees=_SEES,
         experts_give_rows=True,
     )  # fmt: skip
+
+
+_WHISPER = ModelClass(
+    "WhisperConfig",
+    {"d_model": 1024, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 16,
+     "decoder_attention_heads": 16, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096,
+     "num_mel_bins": 128, "max_source_positions": 200, "max_target_positions": 448,
+     "decoder_start_token_id": 3, "suppress_tokens": None, "begin_suppress_tokens": None,
+     "tie_word_embeddings": True},
+    "WhisperForConditionalGeneration", "AutoModelForSpeechSeq2Seq",
+    quantized=r".*(_proj|fc[12])", unquantized="proj_out",
+    preprocessor={"processor_class": "WhisperProcessor",
+                  "feature_extractor_type": "WhisperFeatureExtractor", "feature_size": 128,
+                  "sampling_rate": 16000, "hop_length": 160, "n_fft": 400, "chunk_length": 4},
+)  # fmt: skip
 
 
 RECIPES = {
@@ -164,6 +185,10 @@ RECIPES = {
                 num_kv_shared_layers=2, use_double_wide_mlp=True),
         ("fp8-channel", "ct"),
     ),
+    "whisper": Recipe(
+        ("openai/whisper-large-v3",), _WHISPER, prompts=transcripts,
+        options={"max_num_batched_tokens": 256},  # all of a sound at once
+    ),
 }  # fmt: skip
 
 # Recipes that are not run, and why.
@@ -171,6 +196,5 @@ NOT_RUN = {
     "microsoft/Phi-4-multimodal-instruct": "its config and its processor are code of its makers, "
     "which is not in transformers; its language model has the layers of Phi-4, with an adapter in "
     "each that vLLM adds itself",
-    "openai/whisper-large-v3": "a model of encoder and decoder, which wants sound: not written yet",
     "google/diffusiongemma-26B-A4B-it": "generates blocks by diffusion: not written yet",
 }

@@ -46,7 +46,12 @@ class LayerNames:
         return name in self.modules or name in self.kept or name in self.plain
 
     def in_the_folder(self, layer: str) -> str:
-        """The name of a layer without what vLLM puts in front of all of them."""
+        """The name of a layer without what vLLM puts in front of all of them, and with what some
+        models forget: Whisper's have nothing before the first dot."""
+        match = _DECODER_LAYER.fullmatch(layer)
+        if match is not None and layer.startswith("."):
+            whole = [name for name in self._decoder_layers if name.endswith(match[1])]
+            return f"{whole[0]}.{match[2]}" if len(whole) == 1 else layer
         known = (*self.modules, *self.kept, *self.plain)
         if not layer.startswith(_DRAFT) or any(name.startswith(_DRAFT) for name in known):
             return layer

@@ -22,8 +22,9 @@ class Generated:
     prompt_logprobs: list[list[float]]
 
 
-def generate(folder, inspect=None, **options) -> Generated:
-    """`inspect` is called with the loaded model, in this process."""
+def generate(folder, inspect=None, prompts=None, **options) -> Generated:
+    """`inspect` is called with the loaded model, in this process. `prompts`: others than PROMPTS, as
+    vLLM takes them."""
     from vllm import LLM, SamplingParams
 
     options = {"enforce_eager": True, "seed": 0, "disable_log_stats": True} | SIZES | options
@@ -34,7 +35,7 @@ def generate(folder, inspect=None, **options) -> Generated:
         parameters = SamplingParams(
             temperature=0, max_tokens=NEW_TOKENS, logprobs=1, prompt_logprobs=1, ignore_eos=True
         )
-        prompts = [{"prompt_token_ids": prompt} for prompt in PROMPTS]
+        prompts = prompts or [{"prompt_token_ids": prompt} for prompt in PROMPTS]
         outputs = llm.generate(prompts, parameters, use_tqdm=False)
         return Generated(
             [list(output.outputs[0].token_ids) for output in outputs],

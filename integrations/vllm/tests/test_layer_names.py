@@ -46,6 +46,24 @@ def test_what_stands_in_front_of_the_names_of_a_draft_model():
         assert names.in_the_folder(own) == own
 
 
+def test_what_whisper_forgets_in_front_of_the_names_of_its_layers():
+    encoder, decoder = "model.encoder.layers.0", "model.decoder.layers.0"
+    members = [f"{decoder}.encoder_attn.{one}_proj" for one in "kv"]
+    own = [f"{place}.self_attn.{one}_proj" for place in (encoder, decoder) for one in "qkv"]
+    names = names_of(*members, f"{decoder}.encoder_attn.q_proj", *own, f"{encoder}.mlp.fc1")
+    fused = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "kv_proj": ["k_proj", "v_proj"]}
+
+    def of(layer):
+        return names.of_layer(names.in_the_folder(layer), fused)
+
+    assert of(".decoder.layers.0.layers.encoder_attn.kv_proj") == members
+    assert of(".decoder.layers.0.layers.self_attn.qkv_proj") == own[3:]
+    assert of(".encoder.layers.0.layers.self_attn.qkv_proj") == own[:3]
+    assert of(".encoder.layers.0.layers.mlp.fc1") == [f"{encoder}.mlp.fc1"]
+    unknown = ".encoder.layers.7.layers.mlp.fc1"
+    assert names.in_the_folder(unknown) == unknown
+
+
 def test_a_block_in_another_place_of_its_decoder_layer():
     names = names_of(f"{FIRST}.mamba.in_proj", f"{SECOND}.mamba.in_proj", f"{FIRST}.mlp.up_proj")
     assert names.of_layer(f"{FIRST}.mixer.in_proj", {}) == [f"{FIRST}.mamba.in_proj"]

@@ -19,7 +19,7 @@ from typing import Any
 
 from gpt_oss import GptOss
 from one_run import Run, apart, run_apart
-from recipes import RECIPES, Recipe
+from recipes import MODELS, RECIPES, Recipe
 
 SECONDS = 600  # for one run
 MODES = {"eager": {"enforce_eager": True}, "compiled": {"enforce_eager": False}}
@@ -63,6 +63,7 @@ def write_source(folder: Path, recipe: Recipe, form: str, rounded: str) -> None:
         write_gpt_oss(folder, _GPT_OSS)
     else:
         write_model(folder, recipe.model, form, rounded)
+    recipe.adapt(folder)
 
 
 def write_apart(folder: Path, recipe: Recipe, form: str, rounded: str = "") -> Path:
@@ -112,7 +113,7 @@ class Folders:
     """Checkpoints and what is packed of them, of one recipe in one form."""
 
     def __init__(self, root: Path, key: str, form: str, target: str):
-        self.root, self.recipe, self.form, self.target = root, RECIPES[key], form, target
+        self.root, self.recipe, self.form, self.target = root, MODELS[key], form, target
         self.source = write_apart(root / "source", self.recipe, form)
 
     def packed(self, name: str, *options: str) -> Path | str:

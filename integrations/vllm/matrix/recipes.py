@@ -4,11 +4,13 @@ A model here has the class, the rotary embedding, the ties and the kinds of laye
 stands for; its weights are random, and it is small."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from inputs import transcripts
-from model_classes import ModelClass
+from model_classes import CLASSES, ModelClass
+from phi4_multimodal import as_multimodal
 from tiny_models import VOCABULARY
 
 _SIZE: dict[str, Any] = {
@@ -26,7 +28,8 @@ USUAL = ("ct", "int8", "fp8")
 
 @dataclass(frozen=True)
 class Recipe:
-    """`published`: what the recipe itself names, of FORMS."""
+    """`published`: what the recipe itself names, of FORMS. `adapt`: makes of a folder with that model
+    the one that is meant."""
 
     models: tuple[str, ...]
     model: ModelClass | None  # None: gpt-oss, which has a writer of its own
@@ -34,6 +37,7 @@ class Recipe:
     usual: tuple[str, ...] = USUAL
     prompts: Callable[[], list[Any]] | None = None  # None: tokens
     options: Mapping[str, Any] = field(default_factory=dict)  # of vLLM's, which this model needs
+    adapt: Callable[[Path], None] = lambda folder: None
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -95,6 +99,10 @@ def _gemma4(**text: Any) -> ModelClass:
     )  # fmt: skip
 
 
+_PHI4 = ModelClass(
+    "Phi3Config", {key: value for key, value in _SIZE.items() if key != "head_dim"},
+    "Phi3ForCausalLM",
+)  # fmt: skip
 _WHISPER = ModelClass(
     "WhisperConfig",
     {"d_model": 1024, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 16,
@@ -161,12 +169,7 @@ RECIPES = {
         ),
         ("fp8-tensor",),
     ),
-    "phi4": Recipe(
-        ("microsoft/Phi-4-reasoning",),
-        ModelClass("Phi3Config",
-                   {key: value for key, value in _SIZE.items() if key != "head_dim"},
-                   "Phi3ForCausalLM"),
-    ),
+    "phi4": Recipe(("microsoft/Phi-4-reasoning",), _PHI4),
     "gpt_oss": Recipe(("openai/gpt-oss-20b",), None, ("mxfp4",), ()),
     "glm4": Recipe(
         ("zai-org/glm-4-9b-hf",),
@@ -185,16 +188,21 @@ RECIPES = {
                 num_kv_shared_layers=2, use_double_wide_mlp=True),
         ("fp8-channel", "ct"),
     ),
+    "phi4_multimodal": Recipe(
+        ("microsoft/Phi-4-multimodal-instruct",),
+        replace(_PHI4, architecture="Phi4MMForCausalLM", sees=("image", "audio")),
+        options={"trust_remote_code": True}, adapt=as_multimodal,
+    ),
     "whisper": Recipe(
         ("openai/whisper-large-v3",), _WHISPER, prompts=transcripts,
         options={"max_num_batched_tokens": 256},  # all of a sound at once
     ),
 }  # fmt: skip
 
+# And models of no recipe, for features.py.
+MODELS = RECIPES | {"deepseek_v3_mtp": Recipe((), CLASSES["deepseek_v3_mtp"])}
+
 # Recipes that are not run, and why.
 NOT_RUN = {
-    "microsoft/Phi-4-multimodal-instruct": "its config and its processor are code of its makers, "
-    "which is not in transformers; its language model has the layers of Phi-4, with an adapter in "
-    "each that vLLM adds itself",
     "google/diffusiongemma-26B-A4B-it": "generates blocks by diffusion: not written yet",
 }

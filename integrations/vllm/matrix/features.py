@@ -16,7 +16,7 @@ from typing import Any
 
 import uses
 from matrix import SECONDS, Folders, preload, same, verdicts, vllm_version
-from one_run import Run, apart, run_apart
+from one_run import AMX, STOCK, Run, apart, run_apart
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,18 @@ def run_feature(root: Path, key: str) -> FeatureRow:
         for adapt in feature.adapt:
             apart(lambda change=adapt, source=model.source: change(source), SECONDS)
 
-    def run(folders: list[Path | str], amx_path: bool = False) -> Run:
+    def run(folders: list[Path | str], path: str = STOCK) -> Run:
         for folder in folders:
             if isinstance(folder, str):
                 return Run(error=f"prepack: {folder}")
-        return _run(feature, folders, amx_path)
+        return _run(feature, folders, path)
 
     sources = [model.source for model in models]
-    references = {"stock": run(sources)}
+    references = {STOCK: run(sources)}
     packed = run([model.packed("packed") for model in models])
     fused = run([model.packed("fused", "--fuse") for model in models])
-    if not same(packed, references["stock"]):
-        references["amx"] = run(sources, True)
+    if not same(packed, references[STOCK]):
+        references[AMX] = run(sources, AMX)
     return FeatureRow(
         key, feature.form, vllm_version(),
         {name: one.error for name, one in references.items() if one.error},
@@ -96,12 +96,12 @@ def run_feature(root: Path, key: str) -> FeatureRow:
     )  # fmt: skip
 
 
-def _run(feature: Feature, folders: list[Path], amx_path: bool) -> Run:
+def _run(feature: Feature, folders: list[Path], path: str) -> Run:
     def use(_: Path) -> Any:
         os.environ.update(feature.environment)
         return feature.use(*map(feature.place, folders))
 
-    return run_apart(folders[0], amx_path, use, {}, SECONDS)
+    return run_apart(folders[0], path, use, {}, SECONDS)
 
 
 def main() -> int:

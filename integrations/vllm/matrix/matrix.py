@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss import GptOss
-from one_run import Run, apart, run_apart
+from one_run import AMX, AMX_PLAIN, STOCK, Run, apart, run_apart
 from recipes import MODELS, RECIPES, Recipe
 
 SECONDS = 600  # for one run
@@ -28,8 +28,8 @@ _GPT_OSS = GptOss(hidden=1024, inner=512, heads=16, kv_heads=4, layers=2, expert
 
 @dataclass(frozen=True)
 class Row:
-    """What is compared with: `stock`, vLLM as it is; `amx`, vLLM led to what it takes on machines
-    with AMX; `float`, the weights in bf16."""
+    """What is compared with: `stock`, vLLM as it is; `amx` and `amx_plain`, vLLM led to what it takes
+    on machines with AMX (one_run.py); `float`, the weights in bf16."""
 
     recipe: str
     form: str
@@ -124,33 +124,36 @@ class Folders:
         return write_apart(self.root / "float", self.recipe, self.form, ".*")
 
 
-def run_folder(folder: Path | str, amx_path: bool, options: dict[str, Any]) -> Run:
+def run_folder(folder: Path | str, path: str, options: dict[str, Any]) -> Run:
     from engine import generate
 
     if isinstance(folder, str):
         return Run(error=f"prepack: {folder}")
-    return run_apart(folder, amx_path, generate, options, SECONDS)
+    return run_apart(folder, path, generate, options, SECONDS)
 
 
 def run_row(root: Path, key: str, form: str, mode: str, zentorch: bool) -> Row:
     folders = Folders(root, key, form, "zentorch" if zentorch else "vllm-cpu")
     options = options_of(RECIPES[key], mode)
-    packed = run_folder(folders.packed("packed"), False, options)
-    fused = run_folder(folders.packed("fused", "--fuse"), False, options)
-    runs = {"stock": run_folder(folders.source, False, options)}
-    if not same(packed, runs["stock"]):
-        runs["amx"] = run_folder(folders.source, True, options)
+    packed = run_folder(folders.packed("packed"), STOCK, options)
+    fused = run_folder(folders.packed("fused", "--fuse"), STOCK, options)
+    runs = {STOCK: run_folder(folders.source, STOCK, options)}
+    if not same(packed, runs[STOCK]):
+        runs[AMX] = run_folder(folders.source, AMX, options)
     distances = {}
-    if not same(packed, runs["stock"]) and not packed.error and RECIPES[key].model is not None:
-        as_float = run_folder(folders.as_float(), False, options)
+    if not same(packed, runs[STOCK]) and not packed.error and RECIPES[key].model is not None:
+        as_float = run_folder(folders.as_float(), STOCK, options)
         if not as_float.error:
             distances = _distances(as_float, runs | {"packed": packed})
-    loaded = {"source": runs["amx" if runs["stock"].error else "stock"]}
+    references = runs | {"packed": packed}
+    if not any(same(fused, one) for one in references.values()):
+        references[AMX_PLAIN] = run_folder(folders.source, AMX_PLAIN, options)
+    loaded = {"source": runs[AMX if runs[STOCK].error else STOCK]}
     loaded |= {"packed": packed, "fused": fused}
     return Row(
         key, form, mode, zentorch, vllm_version(),
         {name: run.error for name, run in runs.items() if run.error},
-        verdicts(packed, runs), verdicts(fused, runs | {"packed": packed}), distances,
+        verdicts(packed, runs), verdicts(fused, references), distances,
         {label: _figures(run) for label, run in loaded.items() if not run.error},
     )  # fmt: skip
 

@@ -54,8 +54,13 @@ def _measure_loading(figures: dict[str, float]) -> None:
     base_loader.BaseModelLoader.load_model = load_model
 
 
-def take_amx_path() -> None:
-    """vLLM's own classes for the ops that it takes by itself on machines with AMX only."""
+# What vLLM is led to: nothing, what it takes by itself on machines with AMX only, or that and, for
+# weights in bf16 that `--fuse` packs, the op that it takes there for small ones.
+STOCK, AMX, AMX_PLAIN = "stock", "amx", "amx_plain"
+
+
+def take_amx_path(path: str) -> None:
+    """vLLM's own classes and choices."""
     import own_path
     from vllm.model_executor.layers.fused_moe.experts import cpu_moe
 
@@ -67,15 +72,17 @@ def take_amx_path() -> None:
     own_path.take_int8(Setter)
     cls = cpu_moe.CPUExpertsMxfp4
     cls._supports_current_device = staticmethod(lambda: True)
+    if path == AMX_PLAIN:
+        own_path.take_plain(Setter)
 
 
-def run_here(folder: Path, amx_path: bool, use: Any, options: dict[str, Any]) -> Run:
+def run_here(folder: Path, path: str, use: Any, options: dict[str, Any]) -> Run:
     """`use`: from a folder and options to what is compared."""
     figures: dict[str, float] = {}
     try:
         _measure_loading(figures)
-        if amx_path:
-            take_amx_path()
+        if path != STOCK:
+            take_amx_path(path)
         return Run(use(folder, **options), **figures)
     except Exception as error:  # whatever vLLM raises is a result
         if os.environ.get("PREPACK_MATRIX_TRACE"):
@@ -119,11 +126,11 @@ def apart(work: Any, seconds: float) -> Any:
 
 
 def run_apart(
-    folder: Path, amx_path: bool, use: Any, options: dict[str, Any], seconds: float = 300
+    folder: Path, path: str, use: Any, options: dict[str, Any], seconds: float = 300
 ) -> Run:
     """`run_here` in a child. Its end is a result, too."""
     try:
-        return apart(lambda: run_here(folder, amx_path, use, options), seconds)
+        return apart(lambda: run_here(folder, path, use, options), seconds)
     except EOFError:
         return Run(error="the process ended by itself")
     except TimeoutError as error:

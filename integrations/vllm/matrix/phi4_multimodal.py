@@ -45,6 +45,8 @@ def as_multimodal(folder: Path) -> None:
             "input_size": 80, "attention_dim": 64, "attention_heads": 2, "linear_units": 64,
             "num_blocks": 1, "chunk_size": -1, "left_chunk": 18, "input_layer": "nemo_conv",
             "nemo_conv_settings": {"conv_channels": 64}, "time_reduction": 8,
+            "relative_attention_bias_args": {"type": "t5"},
+            "encoder_embedding_config": {"input_size": 80},
         }},
     }  # fmt: skip
     path.write_text(json.dumps(config), encoding="utf-8")

@@ -105,7 +105,7 @@ _PHI4 = ModelClass(
 )  # fmt: skip
 _WHISPER = ModelClass(
     "WhisperConfig",
-    {"d_model": 1024, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 16,
+    {"hidden_size": 1024, "encoder_layers": 2, "decoder_layers": 2, "num_key_value_heads": 16,
      "decoder_attention_heads": 16, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096,
      "num_mel_bins": 128, "max_source_positions": 200, "max_target_positions": 448,
      "decoder_start_token_id": 3, "suppress_tokens": None, "begin_suppress_tokens": None,
@@ -188,6 +188,18 @@ RECIPES = {
                 num_kv_shared_layers=2, use_double_wide_mlp=True),
         ("fp8-channel", "ct"),
     ),
+    "diffusion_gemma": Recipe(
+        ("google/diffusiongemma-26B-A4B-it",),
+        ModelClass(
+            "DiffusionGemmaConfig",
+            {"text_config": {**_GEMMA4, "num_experts": 8, "top_k_experts": 2,
+                             "moe_intermediate_size": 256, "num_global_key_value_heads": 2},
+             "vision_config": _GEMMA4_VISION, "canvas_length": 16, "image_token_id": 10,
+             "boi_token_id": 13, "eoi_token_id": 14, "tie_word_embeddings": True},
+            "DiffusionGemmaForBlockDiffusion", "AutoModelForImageTextToText", sees=_SEES,
+            experts_give_rows=True, unquantized=r".*(vision|self_conditioning).*",
+        ),
+    ),
     "phi4_multimodal": Recipe(
         ("microsoft/Phi-4-multimodal-instruct",),
         replace(_PHI4, architecture="Phi4MMForCausalLM", sees=("image", "audio")),
@@ -201,8 +213,3 @@ RECIPES = {
 
 # And models of no recipe, for features.py.
 MODELS = RECIPES | {"deepseek_v3_mtp": Recipe((), CLASSES["deepseek_v3_mtp"])}
-
-# Recipes that are not run, and why.
-NOT_RUN = {
-    "google/diffusiongemma-26B-A4B-it": "generates blocks by diffusion: not written yet",
-}

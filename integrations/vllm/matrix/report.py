@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from features import FEATURES
-from recipes import NOT_RUN, RECIPES
+from recipes import RECIPES
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 FORMS = {
@@ -29,6 +29,7 @@ _REFUSALS = {
     "Failed to find a kernel that can implement the ScaledMM": "no FP8 without AMX",
     "Unsupported FP8 MoE backend": "no FP8 experts with scales per channel",
     "_C::static_scaled_fp8_quant()": "no op for static FP8 activations",
+    "does not support: diffusion models": "no models that diffuse",
     "expected scalar type Float but found BFloat16": "fails in its own FP8 kernel",
 }
 _REASONS = {"int8": "[1]", "fp8-channel": "[2]"}
@@ -73,9 +74,12 @@ def in_words(error: str) -> str:
 
 def verdict(row: Row, folder: str) -> str:
     found = row[folder]
-    for reference, words in (("stock", "equal"), ("amx", "equal to vLLM's path for AMX")):
-        if found.get(reference) == "equal":
-            return words
+    if found.get("stock") == "equal":
+        return "equal"
+    if "equal" in (found.get("amx"), found.get("amx_plain")):
+        return "equal to vLLM's path for AMX"
+    if "alone" in found and found["alone"] == row["errors"].get("stock"):
+        return "refused, as the source"
     if "alone" in found and found["alone"] != "runs":
         return f"refused: {in_words(found['alone'])} [4]"
     if folder == "fused" and found.get("packed") == "equal":
@@ -138,12 +142,11 @@ def sections(rows: list[Row]) -> list[str]:
         missing = missing_rows(own)
         if missing:
             lines += [wrap(f"Not run: {missing}."), ""]
-    lines += ["## Recipes that were not run", ""]
-    return lines + [wrap(f"- {name}: {why}", "  ") for name, why in NOT_RUN.items()]
+    return lines
 
 
-def wrap(text: str, further: str = "") -> str:
-    return textwrap.fill(text, 120, subsequent_indent=further, break_on_hyphens=False)
+def wrap(text: str) -> str:
+    return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
 def feature_sections(rows: list[Row]) -> list[str]:
@@ -187,7 +190,7 @@ def main() -> int:
         kept = read(path)
         write(path, kept)
         rows += kept
-    body = sections([row for row in rows if row.get("recipe") in RECIPES]) + [""]
+    body = sections([row for row in rows if row.get("recipe") in RECIPES])
     body += feature_sections([row for row in rows if "feature" in row])
     text = "\n".join(body).rstrip()
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
 from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
 from vllm.model_executor.kernels.linear.scaled_mm import zentorch as zentorch_8_bits
+from vllm.model_executor.layers import utils
 from vllm.model_executor.layers.fused_moe.experts import cpu_moe
 
 from prepack_vllm import platform
@@ -46,6 +47,12 @@ def register():
 
 def take_int8(monkeypatch):
     monkeypatch.setattr(scaled_mm, "check_cpu_sgl_kernel", lambda n, k, dtype: True)
+
+
+def take_plain(monkeypatch):
+    """For weights in bf16 of 1 MiB and more, which `--fuse` packs, the op that vLLM takes for small
+    ones on an AMX machine."""
+    monkeypatch.setattr(utils, "check_cpu_sgl_kernel", lambda n, k, dtype: n * k >= 1 << 19)
 
 
 def take_fp8_blocks(monkeypatch):

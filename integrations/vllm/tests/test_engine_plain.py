@@ -12,9 +12,8 @@ from conftest import convert
 from engine import generate
 from gpt_oss import GptOss, write_gpt_oss
 from loaded import in_mapped_files
-from own_path import take_mxfp4_experts
+from own_path import take_mxfp4_experts, take_plain
 from tiny_models import LLAMA, write_quantized
-from vllm.model_executor.layers import utils
 
 from prepack_vllm import heads
 from prepack_vllm.checks import check_folder
@@ -48,7 +47,7 @@ def own_op(monkeypatch):
 
     def led(source):
         with monkeypatch.context() as patch:
-            patch.setattr(utils, "check_cpu_sgl_kernel", lambda n, k, dtype: n * k >= 1 << 19)
+            take_plain(patch)
             take_mxfp4_experts(patch.setattr)
             return generate(source)
 
@@ -139,6 +138,6 @@ def test_two_ranks_have_vllms_own_head(llama, monkeypatch):
 def test_compiled(llama, own_op, monkeypatch):
     source, packed = llama
     with monkeypatch.context() as patch:
-        patch.setattr(utils, "check_cpu_sgl_kernel", lambda n, k, dtype: n * k >= 1 << 19)
+        take_plain(patch)
         expected = generate(source, enforce_eager=False)
     assert generate(packed, enforce_eager=False) == expected

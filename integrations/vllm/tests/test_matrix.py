@@ -11,8 +11,8 @@ sys.path.append(str(Path(__file__).parents[1] / "matrix"))
 import report
 from engine import Generated
 from matrix import same, verdicts
-from one_run import Run, apart, in_short, run_apart
-from recipes import NOT_RUN, RECIPES
+from one_run import STOCK, Run, apart, in_short, run_apart
+from recipes import RECIPES
 
 ONE = Generated([[1, 2]], [[-0.5, -1.0]], [[-2.0]])
 NEAR = Generated([[1, 2]], [[-0.5, -1.0]], [[-2.25]])
@@ -20,7 +20,7 @@ OTHER = Generated([[1, 3]], [[-0.5, -1.0]], [[-2.0]])
 
 
 def test_every_recipe_is_there_once():
-    names = [name for recipe in RECIPES.values() for name in recipe.models] + list(NOT_RUN)
+    names = [name for recipe in RECIPES.values() for name in recipe.models]
     assert len(names) == len(set(names)) == 23
 
 
@@ -62,8 +62,8 @@ def test_a_process_that_ends_or_hangs_is_a_result():
     import time
 
     here = Path(".")
-    assert run_apart(here, False, lambda _: os._exit(1), {}, 60).error
-    assert "no result" in run_apart(here, False, lambda _: time.sleep(60), {}, 0).error
+    assert run_apart(here, STOCK, lambda _: os._exit(1), {}, 60).error
+    assert "no result" in run_apart(here, STOCK, lambda _: time.sleep(60), {}, 0).error
     assert apart(lambda: 3, 60) == 3
 
 
@@ -80,6 +80,7 @@ def row(**more):
     [
         ({"stock": "equal"}, "equal"),
         ({"stock": "other tokens", "amx": "equal"}, "equal to vLLM's path for AMX"),
+        ({"amx": "other tokens", "amx_plain": "equal"}, "equal to vLLM's path for AMX"),
         ({"stock": "other tokens"}, "other tokens [1]"),
         ({"alone": "runs"}, "runs"),
         ({"alone": "Unsupported: x: vLLM's op cannot run this layer: why not. Load the source"},
@@ -88,6 +89,11 @@ def row(**more):
 )  # fmt: skip
 def test_the_verdict_of_a_row(packed, expected):
     assert report.verdict(row(packed=packed), "packed") == expected
+
+
+def test_a_row_that_vllm_refuses_whatever_the_folder():
+    same = row(errors={"stock": "ValueError: no"}, packed={"alone": "ValueError: no"})
+    assert report.verdict(same, "packed") == "refused, as the source"
 
 
 def test_the_page(tmp_path, monkeypatch):

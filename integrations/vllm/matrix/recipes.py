@@ -202,7 +202,8 @@ RECIPES = {
     ),
     "phi4_multimodal": Recipe(
         ("microsoft/Phi-4-multimodal-instruct",),
-        replace(_PHI4, architecture="Phi4MMForCausalLM", sees=("image", "audio")),
+        # vLLM makes the tower for pictures unless there may be no videos either.
+        replace(_PHI4, architecture="Phi4MMForCausalLM", sees=(*_SEES, "audio")),
         options={"trust_remote_code": True}, adapt=as_multimodal,
     ),
     "whisper": Recipe(

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import uses
-from matrix import SECONDS, Folders, preload, same, verdicts, vllm_version
 from one_run import AMX, STOCK, Run, apart, run_apart
+
+from matrix import SECONDS, Folders, preload, same, verdicts, vllm_version
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 _RANK = 8
-_CONFIG = '''from transformers import PretrainedConfig
+_CONFIG = """from transformers import PretrainedConfig
 
 
 class Phi4MMConfig(PretrainedConfig):
     model_type = "phi4mm"
-'''
-_PROCESSOR = '''from types import SimpleNamespace
+"""
+_PROCESSOR = """from types import SimpleNamespace
 
 from transformers import ProcessorMixin
 
@@ -26,7 +26,7 @@ class Phi4MMProcessor(ProcessorMixin):
         super().__init__(tokenizer)
         self.audio_processor = SimpleNamespace(sampling_rate=16000)
         self.image_processor = SimpleNamespace(dynamic_hd=1)
-'''
+"""
 _LINEAR = re.compile(r"(.*\.layers\.\d+\..*_proj)(\..*)")
 
 

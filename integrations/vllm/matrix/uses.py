@@ -56,7 +56,7 @@ def with_mtp(folder: Path) -> Any:
 
 
 def give_prediction(folder: Path) -> None:
-    """The layer that Qwen3.5 predicts further tokens with: as its last one, which is of the same kind."""
+    """The layer that Qwen3.5 predicts further tokens with: as its last, which is of that kind."""
     import torch
     from safetensors.torch import load_file, save_file
 

@@ -78,7 +78,5 @@ def complete(url: str, model: Path, prompt: list[int]) -> tuple[list[int], list[
 def _post(url: str, request: Any) -> Any:
     headers = {"Content-Type": "application/json"}
     body = json.dumps(request).encode()
-    with urllib.request.urlopen(
-        urllib.request.Request(url, body, headers), timeout=120
-    ) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=120) as answer:
         return json.load(answer)

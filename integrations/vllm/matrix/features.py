@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import uses
-from one_run import AMX, STOCK, Run, apart, run_apart
-
 from matrix import SECONDS, Folders, preload, same, verdicts, vllm_version
+from one_run import AMX, STOCK, Run, apart, run_apart
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ _REFUSALS = {
     "Unsupported FP8 MoE backend": "no FP8 experts with scales per channel",
     "_C::static_scaled_fp8_quant()": "no op for static FP8 activations",
     "does not support: diffusion models": "no models that diffuse",
-    "expected scalar type Float but found BFloat16": "fails in its own FP8 kernel",
+    "expected scalar type Float but found BFloat16": "its FP8 kernel fails with a bias",
+    "apply_router_weight_on_input=True": "no weights of the router on inputs",
 }
 _REASONS = {"int8": "[1]", "fp8-channel": "[2]"}
 
@@ -86,7 +87,10 @@ def verdict(row: Row, folder: str) -> str:
         return "as packed"
     if "stock" in found:
         return f"{found['stock']} {_REASONS.get(row['form'], '')}".rstrip()
-    return "runs [3]" if folder == "fused" and row["form"] == "fp8-tensor" else "runs"
+    if folder == "fused" and row["form"] == "fp8-tensor":
+        return "runs [3]"
+    amx = in_words(row["errors"].get("amx", ""))
+    return f"runs; vLLM's path for AMX: {amx}" if amx else "runs"
 
 
 def distance(row: Row) -> str:

@@ -96,6 +96,13 @@ def test_a_row_that_vllm_refuses_whatever_the_folder():
     assert report.verdict(same, "packed") == "refused, as the source"
 
 
+def test_a_row_that_vllm_runs_nowhere():
+    nowhere = row(errors={"stock": "no", "amx": "X: y does not support apply_router_weight_on_input=True"},
+                  packed={"alone": "runs"})  # fmt: skip
+    expected = "runs; vLLM's path for AMX: no weights of the router on inputs"
+    assert report.verdict(nowhere, "packed") == expected
+
+
 def test_the_page(tmp_path, monkeypatch):
     page, results = tmp_path / "page.md", tmp_path / "results.jsonl"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")

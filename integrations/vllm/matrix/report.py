@@ -34,6 +34,7 @@ _REFUSALS = {
     "apply_router_weight_on_input=True": "no weights of the router on inputs",
 }
 _REASONS = {"int8": "[1]", "fp8-channel": "[2]"}
+_ZENTORCH_REASONS = {"ct": "[5]", "gptq": "[5]"}
 
 Row = dict[str, Any]
 
@@ -86,7 +87,8 @@ def verdict(row: Row, folder: str) -> str:
     if folder == "fused" and found.get("packed") == "equal":
         return "as packed"
     if "stock" in found:
-        return f"{found['stock']} {_REASONS.get(row['form'], '')}".rstrip()
+        reasons = _ZENTORCH_REASONS if row.get("zentorch") else _REASONS
+        return f"{found['stock']} {reasons.get(row['form'], '')}".rstrip()
     if folder == "fused" and row["form"] == "fp8-tensor":
         return "runs [3]"
     amx = in_words(row["errors"].get("amx", ""))

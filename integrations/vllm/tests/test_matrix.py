@@ -91,6 +91,12 @@ def test_the_verdict_of_a_row(packed, expected):
     assert report.verdict(row(packed=packed), "packed") == expected
 
 
+def test_with_zentorch_other_reasons_hold():
+    for form, reason in (("ct", "other tokens [5]"), ("int8", "other tokens")):
+        own = row(form=form, zentorch=True, packed={"stock": "other tokens"})
+        assert report.verdict(own, "packed") == reason
+
+
 def test_a_row_that_vllm_refuses_whatever_the_folder():
     same = row(errors={"stock": "ValueError: no"}, packed={"alone": "ValueError: no"})
     assert report.verdict(same, "packed") == "refused, as the source"

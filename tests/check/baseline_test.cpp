@@ -2,7 +2,7 @@
 
 #include "catch.h"
 #include "check/check_run.h"
-#include "prepack/check/baseline.h"
+#include "prepack/measure/baseline.h"
 
 namespace prepack::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Counts and sums of codes are those of one code after the other.
 
-#include "prepack/check/code_sums.h"
+#include "prepack/measure/code_sums.h"
 
 #include <array>
 #include <cmath>

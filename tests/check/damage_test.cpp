@@ -12,7 +12,7 @@
 #include "catch.h"
 #include "check/check_run.h"
 #include "prepack/check/channel_orders.h"
-#include "prepack/check/code_windows.h"
+#include "prepack/measure/code_windows.h"
 
 namespace prepack::testing {
 namespace {

@@ -7,8 +7,8 @@
 #include "check/check_run.h"
 #include "formats/fp8_example.h"
 #include "formats/gptq_example.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/formats/format.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/dequantized_linear.h"
 
 namespace prepack::testing {

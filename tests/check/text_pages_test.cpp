@@ -1,4 +1,4 @@
-#include "prepack/check/code_windows.h"
+#include "prepack/measure/code_windows.h"
 
 #include <algorithm>
 #include <string_view>

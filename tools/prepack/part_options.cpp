@@ -6,7 +6,7 @@
 
 #include "json_reports.h"
 #include "prepack/io/file.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
 #include "table.h"
 
 namespace prepack::cli {

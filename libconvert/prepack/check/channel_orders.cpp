@@ -16,7 +16,7 @@
 
 #include "prepack/check/check.h"
 #include "prepack/check/model_checks.h"
-#include "prepack/check/module_statistics.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 #include "prepack/model/panel.h"

@@ -14,7 +14,6 @@
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
-#include "prepack/check/baseline.h"
 #include "prepack/check/data_check.h"
 #include "prepack/check/gguf_check.h"
 #include "prepack/check/model_checks.h"
@@ -23,6 +22,7 @@
 #include "prepack/formats/format.h"
 #include "prepack/gguf/model.h"
 #include "prepack/io/memory_limit.h"
+#include "prepack/measure/baseline.h"
 #include "prepack/model/panel.h"
 
 namespace prepack {
@@ -369,17 +369,6 @@ std::string MessageOf(const Status& status) {
 }
 
 }  // namespace
-
-Finding MakeFinding(FindingId id, std::string_view where, std::string_view message) {
-  const FindingKind& kind = id.kind();
-  return {.id = kind.id,
-          .severity = kind.severity,
-          .where = std::string(where),
-          .message = std::string(message),
-          .hint = kind.hint,
-          .more = 0,
-          .accepted = false};
-}
 
 Finding FindingOf(const Status& status) {
   const FindingKind& kind = KindOf(status);

@@ -29,10 +29,10 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/shared_value.h"
 #include "prepack/base/status.h"
-#include "prepack/check/byte_counts.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/formats/accepted.h"
 #include "prepack/formats/finding.h"
+#include "prepack/measure/byte_counts.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/quantized_linear.h"
 #include "prepack/model/scheme.h"
 
@@ -127,9 +127,6 @@ uint64_t RowsReadAtOnce(const QuantizedLinear& linear);
 // What one thread allocates for checking panels of the module, and for comparing them with a
 // baseline.
 uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline);
-
-// A finding of the table.
-Finding MakeFinding(FindingId id, std::string_view where, std::string_view message);
 
 // An error as a finding: under the identifier of the status, or "malformed", "unsupported" when it
 // has none. What the status found, expected and advises becomes part of the message.

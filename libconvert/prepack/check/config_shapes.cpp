@@ -23,6 +23,7 @@
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/model_parts.h"
+#include "prepack/measure/baseline.h"
 #include "prepack/model/module_name.h"
 #include "prepack/packed/small_parts.h"
 

@@ -10,10 +10,10 @@
 
 #include "prepack/base/parallel.h"
 #include "prepack/check/channel_orders.h"
-#include "prepack/check/code_windows.h"
 #include "prepack/check/judgement.h"
 #include "prepack/check/model_checks.h"
-#include "prepack/check/module_statistics.h"
+#include "prepack/measure/code_windows.h"
+#include "prepack/measure/module_statistics.h"
 
 namespace prepack {
 namespace {

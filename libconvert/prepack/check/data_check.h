@@ -15,7 +15,6 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
-#include "prepack/check/baseline.h"
 #include "prepack/check/check.h"
 #include "prepack/check/measured.h"
 #include "prepack/check/wiring.h"
@@ -23,8 +22,9 @@
 #include "prepack/formats/accepted.h"
 #include "prepack/formats/format.h"
 #include "prepack/io/memory_limit.h"
+#include "prepack/measure/baseline.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/model/panel.h"
-#include "prepack/packed/measurements.h"
 
 namespace prepack {
 

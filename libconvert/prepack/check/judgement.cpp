@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "prepack/check/check.h"
-#include "prepack/check/code_windows.h"
 #include "prepack/check/model_checks.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/formats/module_match.h"
+#include "prepack/measure/code_windows.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 

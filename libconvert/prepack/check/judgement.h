@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "prepack/check/check.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/formats/finding.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
 
-// Shares mean nothing in a tiny module: below this many weights (or kMinGroups groups) they are
+// Shares mean nothing in a tiny module: below kMinWeights weights, or this many groups, they are
 // not judged.
-inline constexpr uint64_t kMinWeights = 1024;
 inline constexpr uint64_t kMinGroups = 16;
 
 // A Gaussian has 1/7 of its 4-bit codes in the middle, a FP8 number 1/50; a module nearly all of
@@ -68,17 +67,11 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
 // Judges modules by each other and by properties of the weights of any model. None of it looks at
 // the quantization config, so it notices where that is misread as a whole, such as a divisor taken
 // for a factor:
-//   size        rms(W) · √K, by which a module multiplies what comes in. Working models have it
-//               near 1, whatever their width: training keeps activations in range. A module is
-//               also compared with its peers in other layers
+//   size        rms(W) · √K (measure/module_statistics.h), also against that of its peers in other
+//               layers
 //   copies      two modules with the same codes, or with the same scales
 
-// rms(W) · √K of a module. 0.2 to 5 in real and in newly initialised models; the bars leave room
-// for models whose activations are scaled (a factor of 12 in some), and catch a factor of a
-// thousand.
-inline constexpr double kLargestSize = 30;
-inline constexpr double kSmallestSize = 0.01;
-// Against the median of the peers, at least kMinSizePeers with it.
+// A size against the median of the peers, at least kMinSizePeers with it.
 inline constexpr double kPeerSize = 100;
 inline constexpr size_t kMinSizePeers = 3;
 // Findings of modules are appended to them, those of the whole model to `findings`.

@@ -1,18 +1,18 @@
 #ifndef PREPACK_CHECK_MEASURED_H_
 #define PREPACK_CHECK_MEASURED_H_
 
-// What `check` measures by reading data, as the report of a part holds it (packed/measurements.h).
+// What `check` measures by reading data, as the report of a part holds it (measure/measurements.h).
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/check/plain_statistics.h"
 #include "prepack/check/wiring.h"
 #include "prepack/formats/finding.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
+#include "prepack/measure/module_statistics.h"
 
 namespace prepack {
 

@@ -27,9 +27,6 @@
 
 namespace prepack {
 
-// What a dimension may exceed the config by and still be called padding.
-inline constexpr uint64_t kMaxPadding = 255;
-
 // Appends to `findings`.
 void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model,
                        std::vector<Finding>& findings);

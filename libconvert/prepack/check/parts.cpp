@@ -8,7 +8,7 @@
 #include "prepack/base/status.h"
 #include "prepack/check/data_check.h"
 #include "prepack/gguf/model.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
 
 namespace prepack {
 namespace {

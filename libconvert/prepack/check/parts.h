@@ -2,7 +2,7 @@
 #define PREPACK_CHECK_PARTS_H_
 
 // A check that many machines share: each reads a part of the data and writes a report, and the
-// reports together give what one machine would have found (packed/measurements.h).
+// reports together give what one machine would have found (measure/measurements.h).
 
 #include <filesystem>
 #include <span>

@@ -22,10 +22,10 @@
 #include "prepack/check/check.h"
 #include "prepack/check/measured.h"
 #include "prepack/check/model_checks.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/model_parts.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/module_name.h"
 
 namespace prepack {

@@ -13,11 +13,11 @@
 
 #include "prepack/base/dtype.h"
 #include "prepack/base/progress.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
+#include "prepack/measure/module_statistics.h"
 
 namespace prepack {
 
@@ -85,6 +85,18 @@ Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& mode
 // The embedding that stands for the tensor `head`, where config.json ties the two and `head` is the
 // name of an output head; otherwise null.
 const StoredTensor* TiedEmbedding(const Checkpoint& checkpoint, std::string_view head);
+
+// A tensor that is not quantized has the values of the baseline's tensor of that name, up to the
+// rounding of the coarser dtype: relative differences up to 2^-7 are taken for that.
+inline constexpr double kTensorTolerance = 0x1p-7;
+
+// Compares every floating-point tensor outside quantized modules, and every tensor that
+// the baseline has besides: what is in one only is "baseline-missing", other shapes are
+// "baseline-shape", other values "baseline-tensor-differs". Reads a piece at a time. Errors are
+// those of reading.
+Status CompareOtherTensors(const Checkpoint& checkpoint, const QuantizedModel& model,
+                           const Checkpoint& baseline, Measurements& measured, unsigned threads,
+                           Progress& progress, std::vector<Finding>& findings);
 
 }  // namespace prepack
 

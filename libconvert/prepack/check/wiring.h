@@ -40,7 +40,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
 
 namespace prepack {
 

@@ -21,8 +21,8 @@
 #include "prepack/io/file.h"
 #include "prepack/io/memory_limit.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/manifest.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/source_identity.h"
 

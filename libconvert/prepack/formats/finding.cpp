@@ -44,23 +44,27 @@ std::span<const FindingKind> AllFindingKinds() {
   return internal::kFindingKinds;
 }
 
-void FindingTally::Add(FindingId id, std::string_view where, std::string_view message) {
+Finding MakeFinding(FindingId id, std::string_view where, std::string_view message) {
   const FindingKind& kind = id.kind();
-  std::string key(kind.id);
+  return {.id = kind.id,
+          .severity = kind.severity,
+          .where = std::string(where),
+          .message = std::string(message),
+          .hint = kind.hint,
+          .more = 0,
+          .accepted = false};
+}
+
+void FindingTally::Add(FindingId id, std::string_view where, std::string_view message) {
+  std::string key(id.kind().id);
   key += '\n';
   key += message;
   const auto [it, added] = places_.try_emplace(std::move(key), findings_.size());
-  if (!added) {
+  if (added) {
+    findings_.push_back(MakeFinding(id, where, message));
+  } else {
     ++findings_[it->second].more;
-    return;
   }
-  findings_.push_back({.id = kind.id,
-                       .severity = kind.severity,
-                       .where = std::string(where),
-                       .message = std::string(message),
-                       .hint = kind.hint,
-                       .more = 0,
-                       .accepted = false});
 }
 
 std::vector<Finding> FindingTally::Take() {

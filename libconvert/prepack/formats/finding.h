@@ -73,6 +73,9 @@ bool Fails(const Finding& finding, bool strict);
 
 namespace prepack {
 
+// A finding of the table.
+Finding MakeFinding(FindingId id, std::string_view where, std::string_view message);
+
 // Collects findings. What is true of thousands of modules becomes one finding, which names the
 // first of them and counts the others.
 class FindingTally {

@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "prepack/check/module_statistics.h"
 #include "prepack/inspect/inspect.h"
 #include "prepack/inspect/opened_folder.h"
+#include "prepack/measure/module_statistics.h"
 
 namespace prepack {
 

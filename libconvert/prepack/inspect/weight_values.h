@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/inspect/opened_folder.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/quantized_linear.h"
 #include "prepack/packed/folder.h"
 

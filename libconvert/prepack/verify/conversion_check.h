@@ -19,9 +19,9 @@
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/conversion_observer.h"
 #include "prepack/packed/folder.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/verification.h"
 #include "prepack/verify/verify.h"

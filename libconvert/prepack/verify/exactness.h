@@ -18,8 +18,8 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/folder.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/packed/source_identity.h"
 #include "prepack/verify/report/report.h"
 

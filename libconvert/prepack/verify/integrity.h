@@ -16,9 +16,9 @@
 #include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/verify/report/report.h"
 
 namespace prepack {

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/check/baseline.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/regex.h"
 #include "prepack/layouts/table.h"
+#include "prepack/measure/baseline.h"
 #include "prepack/verify/gemm_inputs.h"
 
 namespace prepack {

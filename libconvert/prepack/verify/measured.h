@@ -2,7 +2,7 @@
 #define PREPACK_VERIFY_MEASURED_H_
 
 // What `verify` measures by reading data, as the report of a part holds it
-// (packed/measurements.h).
+// (measure/measurements.h).
 
 #include <cstdint>
 #include <string>
@@ -12,8 +12,8 @@
 #include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/folder.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/source_identity.h"
 #include "prepack/verify/decoded_weights.h"

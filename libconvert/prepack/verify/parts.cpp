@@ -10,8 +10,8 @@
 #include "prepack/base/isa.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/folder.h"
-#include "prepack/packed/measurements.h"
 #include "prepack/verify/level_pass.h"
 #include "prepack/verify/measured.h"
 

@@ -2,7 +2,7 @@
 #define PREPACK_VERIFY_PARTS_H_
 
 // A verification that many machines share: each reads a part of the data and writes a report, and
-// the reports together give the verdict of one machine (packed/measurements.h).
+// the reports together give the verdict of one machine (measure/measurements.h).
 
 #include <filesystem>
 #include <span>

@@ -11,10 +11,10 @@
 
 #include "prepack/base/decibel.h"
 #include "prepack/base/status.h"
-#include "prepack/check/baseline.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/gemm/reference.h"
 #include "prepack/kernels/kernels.h"
+#include "prepack/measure/baseline.h"
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/check/baseline.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/json.h"
 #include "prepack/container/json_fields.h"
+#include "prepack/measure/baseline.h"
 #include "prepack/model/stacked_linear.h"
 #include "prepack/packed/folder.h"
 #include "prepack/verify/gemm_inputs.h"

@@ -14,7 +14,7 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/convert/gguf/units.h"
 #include "prepack/gguf/model.h"
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
 #include "prepack/packed/output_hash.h"
 
 namespace prepack::gguf {

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_BASELINE_H_
-#define PREPACK_CHECK_BASELINE_H_
+#ifndef PREPACK_MEASURE_BASELINE_H_
+#define PREPACK_MEASURE_BASELINE_H_
 
 // How far quantized weights are from the unquantized checkpoint:
 //
@@ -16,12 +16,10 @@
 #include <string_view>
 #include <vector>
 
-#include "prepack/base/progress.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
 #include "prepack/model/quantized_linear.h"
-#include "prepack/packed/measurements.h"
 
 namespace prepack {
 
@@ -48,6 +46,9 @@ struct BaselineSums {
   // Infinite when there is no noise; nullopt when there is no signal to compare with.
   std::optional<double> SqnrDb() const;
 };
+
+// What a dimension may exceed another by and still be called padding.
+inline constexpr uint64_t kMaxPadding = 255;
 
 // A module that is looked for in the baseline.
 struct BaselineModule {
@@ -91,18 +92,6 @@ struct PeerFigure {
 // Sets outlier_below_db.
 void MarkOutliers(std::vector<PeerFigure>& figures);
 
-// A tensor that is not quantized has the values of the baseline's tensor of that name, up to the
-// rounding of the coarser dtype: relative differences up to 2^-7 are taken for that.
-inline constexpr double kTensorTolerance = 0x1p-7;
-
-// Compares every floating-point tensor outside quantized modules, and every tensor that
-// the baseline has besides: what is in one only is "baseline-missing", other shapes are
-// "baseline-shape", other values "baseline-tensor-differs". Reads a piece at a time. Errors are
-// those of reading.
-Status CompareOtherTensors(const Checkpoint& checkpoint, const QuantizedModel& model,
-                           const Checkpoint& baseline, Measurements& measured, unsigned threads,
-                           Progress& progress, std::vector<Finding>& findings);
-
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_BASELINE_H_
+#endif  // PREPACK_MEASURE_BASELINE_H_

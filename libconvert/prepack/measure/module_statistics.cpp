@@ -1,7 +1,7 @@
 // Measures codes, scales and zero points of a module in one pass, some rows at a time, so that
 // memory does not depend on the number of rows.
 
-#include "prepack/check/module_statistics.h"
+#include "prepack/measure/module_statistics.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "prepack/base/hash.h"
-#include "prepack/check/code_sums.h"
-#include "prepack/check/code_windows.h"
+#include "prepack/measure/code_sums.h"
+#include "prepack/measure/code_windows.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/panel.h"
 

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_CODE_WINDOWS_H_
-#define PREPACK_CHECK_CODE_WINDOWS_H_
+#ifndef PREPACK_MEASURE_CODE_WINDOWS_H_
+#define PREPACK_MEASURE_CODE_WINDOWS_H_
 
 #include <array>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "prepack/check/byte_counts.h"
+#include "prepack/measure/byte_counts.h"
 #include "prepack/model/scheme.h"
 
 namespace prepack {
@@ -211,4 +211,4 @@ std::optional<TextRun> FindText(std::span<const std::byte> bytes);
 
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_CODE_WINDOWS_H_
+#endif  // PREPACK_MEASURE_CODE_WINDOWS_H_

@@ -1,5 +1,5 @@
-#ifndef PREPACK_PACKED_MEASUREMENTS_H_
-#define PREPACK_PACKED_MEASUREMENTS_H_
+#ifndef PREPACK_MEASURE_MEASUREMENTS_H_
+#define PREPACK_MEASURE_MEASUREMENTS_H_
 
 // What `verify` and `check` measure by reading weights, kept as values that can be written down, so
 // that many machines can share the reading (--part I/N, --merge).
@@ -186,4 +186,4 @@ std::string CheckpointIdentity(const std::filesystem::path& path);
 
 }  // namespace prepack
 
-#endif  // PREPACK_PACKED_MEASUREMENTS_H_
+#endif  // PREPACK_MEASURE_MEASUREMENTS_H_

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_MODULE_STATISTICS_H_
-#define PREPACK_CHECK_MODULE_STATISTICS_H_
+#ifndef PREPACK_MEASURE_MODULE_STATISTICS_H_
+#define PREPACK_MEASURE_MODULE_STATISTICS_H_
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 
 #include "prepack/base/shared_value.h"
 #include "prepack/base/status.h"
-#include "prepack/check/byte_counts.h"
-#include "prepack/check/code_windows.h"
+#include "prepack/measure/byte_counts.h"
+#include "prepack/measure/code_windows.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
@@ -126,6 +126,16 @@ struct ModuleStatistics {
   double RootMeanSquare() const;  // of W
 };
 
+// Below this many weights a module is too small to be judged by shares or by its size.
+inline constexpr uint64_t kMinWeights = 1024;
+
+// The size of a module, rms(W) · √K, by which it multiplies what comes in. Working models have it
+// near 1, whatever their width: training keeps activations in range. It is 0.2 to 5 in real and in
+// newly initialised models; the bars leave room for models whose activations are scaled (a factor
+// of 12 in some), and catch a factor of a thousand.
+inline constexpr double kLargestSize = 30;
+inline constexpr double kSmallestSize = 0.01;
+
 // What a report keeps of the statistics of a module, and what modules are compared by. There may be
 // hundreds of thousands of modules, so that their histograms are kept by scheme (check.h).
 struct CheckFigures {
@@ -202,4 +212,4 @@ Status ReadRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
 
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_MODULE_STATISTICS_H_
+#endif  // PREPACK_MEASURE_MODULE_STATISTICS_H_

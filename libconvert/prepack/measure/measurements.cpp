@@ -1,4 +1,4 @@
-#include "prepack/packed/measurements.h"
+#include "prepack/measure/measurements.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,7 @@
 // Statistics of small windows of codes. Damage by storage or transfer hits pages, not whole
 // modules: a few KiB of zeros hardly move the mean of a module, but that of a window.
 
-#include "prepack/check/code_windows.h"
+#include "prepack/measure/code_windows.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +12,8 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
-#include "prepack/check/module_statistics.h"
 #include "prepack/kernels/kernels.h"
+#include "prepack/measure/module_statistics.h"
 #include "prepack/model/panel.h"
 
 namespace prepack {

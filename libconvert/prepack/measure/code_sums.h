@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_CODE_SUMS_H_
-#define PREPACK_CHECK_CODE_SUMS_H_
+#ifndef PREPACK_MEASURE_CODE_SUMS_H_
+#define PREPACK_MEASURE_CODE_SUMS_H_
 
 #include <array>
 #include <cstddef>
@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "prepack/check/byte_counts.h"
-#include "prepack/check/code_windows.h"
+#include "prepack/measure/byte_counts.h"
+#include "prepack/measure/code_windows.h"
 
 namespace prepack {
 
@@ -49,4 +49,4 @@ class RowCodes {
 
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_CODE_SUMS_H_
+#endif  // PREPACK_MEASURE_CODE_SUMS_H_

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_BYTE_COUNTS_H_
-#define PREPACK_CHECK_BYTE_COUNTS_H_
+#ifndef PREPACK_MEASURE_BYTE_COUNTS_H_
+#define PREPACK_MEASURE_BYTE_COUNTS_H_
 
 #include <array>
 #include <cstddef>
@@ -49,4 +49,4 @@ class ByteCounts {
 
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_BYTE_COUNTS_H_
+#endif  // PREPACK_MEASURE_BYTE_COUNTS_H_

@@ -1,4 +1,4 @@
-#include "prepack/check/code_sums.h"
+#include "prepack/measure/code_sums.h"
 
 #include <algorithm>
 

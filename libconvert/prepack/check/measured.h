@@ -37,32 +37,6 @@ struct DifferentValues {
   uint64_t count = 0;
 };
 
-template <>
-struct MeasuredAs<ModuleMeasurement> {
-  static Json Write(const ModuleMeasurement& module);
-  static ModuleMeasurement Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<PlainMeasurement> {
-  static Json Write(const PlainMeasurement& tensor);
-  static PlainMeasurement Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<DifferentValues> {
-  static Json Write(const DifferentValues& values);
-  static DifferentValues Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<MlpWiring> {
-  static Json Write(const MlpWiring& wiring);
-  static MlpWiring Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<std::vector<Finding>> {
-  static Json Write(const std::vector<Finding>& findings);
-  static std::vector<Finding> Read(JsonFields& fields);
-};
-
 }  // namespace prepack
 
 #endif  // PREPACK_CHECK_MEASURED_H_

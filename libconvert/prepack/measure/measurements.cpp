@@ -65,13 +65,14 @@ double ReadExactNumber(JsonFields& fields, std::string_view key) {
   return 0;
 }
 
-Json ExactNumberOrNull(const std::optional<double>& value) {
-  return value ? ExactNumber(*value) : Json(nullptr);
-}
-
-std::optional<double> ReadExactNumberOrNull(JsonFields& fields, std::string_view key) {
-  if (fields.IsNull(key)) return std::nullopt;
-  return ReadExactNumber(fields, key);
+Hash128 ReadHash(JsonFields& fields, std::string_view key) {
+  const std::string text = fields.Text(key);
+  const std::optional<Hash128> hash = ParseHash128(text);
+  if (!hash && fields.ok()) {
+    fields.Keep(
+        Malformed(fields.where(), fmt::format("field \"{}\" is not a hash", key)).Found(text));
+  }
+  return hash.value_or(Hash128{});
 }
 
 Json StatusJson(const Status& status) {

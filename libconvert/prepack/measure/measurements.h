@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/hash.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/json_fields.h"
@@ -29,18 +30,18 @@
 namespace prepack {
 
 // How a value of type T is written: as a JSON object, from which exactly the same value is read.
-//
-//   static Json Write(const T& value);
-//   static T Read(JsonFields& fields);  // errors stay in the status of the fields
+// Its members are listed in the file that defines it (measure/members.h).
 template <typename T>
-struct MeasuredAs;
+struct MeasuredAs {
+  static Json Write(const T& value);
+  static T Read(JsonFields& fields);  // errors stay in the status of the fields
+};
 
 // Numbers that JSON does not have are words here, and no bit is lost but those of a NaN.
 Json ExactNumber(double value);
 double ReadExactNumber(JsonFields& fields, std::string_view key);
-// Null: none.
-Json ExactNumberOrNull(const std::optional<double>& value);
-std::optional<double> ReadExactNumberOrNull(JsonFields& fields, std::string_view key);
+
+Hash128 ReadHash(JsonFields& fields, std::string_view key);
 
 Json StatusJson(const Status& status);
 Status ReadStatus(JsonFields fields);

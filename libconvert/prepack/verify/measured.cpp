@@ -2,96 +2,95 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <tuple>
 #include <utility>
 
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/measure/members.h"
 #include "prepack/verify/integrity.h"
 
 namespace prepack {
-namespace {
+template <>
+inline constexpr std::tuple kMembers<Hash128> = {ByKey{"xxh3_128", std::identity{}}};
+template struct MeasuredAs<Hash128>;
 
-Hash128 ReadHash(JsonFields& fields, std::string_view key) {
-  const std::string text = fields.Text(key);
-  const std::optional<Hash128> hash = ParseHash128(text);
-  if (!hash && fields.ok()) {
-    fields.Keep(
-        Malformed(fields.where(), fmt::format("field \"{}\" is not a hash", key)).Found(text));
-  }
-  return hash.value_or(Hash128{});
-}
+template <>
+inline constexpr std::tuple kMembers<EngineName> = {ByKey{"name", &EngineName::name},
+                                                    ByKey{"reason", &EngineName::reason}};
 
-Json MeasuredFigure(const Figure& figure) {
-  return {{"sqnr_db", ExactNumber(figure.sqnr_db)},
-          {"cosine", ExactNumber(figure.cosine)},
-          {"max_abs_error", ExactNumber(figure.max_abs_error)},
-          {"worst_channel", figure.worst_channel},
-          {"worst_channel_sqnr_db", ExactNumber(figure.worst_channel_sqnr_db)}};
-}
+template <>
+inline constexpr std::tuple kMembers<WeightSize> = {ByKey{"size", &WeightSize::value}};
+template struct MeasuredAs<WeightSize>;
 
-Figure ReadMeasuredFigure(JsonFields fields) {
-  return {.sqnr_db = ReadExactNumber(fields, "sqnr_db"),
-          .cosine = ReadExactNumber(fields, "cosine"),
-          .max_abs_error = ReadExactNumber(fields, "max_abs_error"),
-          .worst_channel = fields.Uint("worst_channel"),
-          .worst_channel_sqnr_db = ReadExactNumber(fields, "worst_channel_sqnr_db")};
-}
+using OutputAndInput = std::pair<uint64_t, uint64_t>;
+template <>
+inline constexpr std::tuple kMembers<OutputAndInput> = {ByKey{"n", &OutputAndInput::first},
+                                                        ByKey{"k", &OutputAndInput::second}};
+
+template <>
+inline constexpr std::tuple kMembers<ModuleDifferences> = {
+    ByKey{"codes", &ModuleDifferences::codes},
+    ByKey{"zero_points", &ModuleDifferences::zero_points},
+    ByKey{"scales", &ModuleDifferences::scales},
+    ByKey{"extra_tiles", &ModuleDifferences::extra_tiles},
+    ByKey{"weight_sums", &ModuleDifferences::weight_sums},
+    ByKey{"parts", &ModuleDifferences::parts},
+    ByKey{"first_code", &ModuleDifferences::first_code},
+    ByKey{"first_found", &ModuleDifferences::first_found},
+    ByKey{"first_expected", &ModuleDifferences::first_expected},
+    ByKey{"max_scale_difference", &ModuleDifferences::max_scale_difference},
+    ByKey{"rounded_scales", &ModuleDifferences::rounded_scales}};
+template struct MeasuredAs<ModuleDifferences>;
+
+template <>
+inline constexpr std::tuple kMembers<PassedTensor> = {
+    ByKey{"problem", &PassedTensor::problem}, ByKey{"source_xxh3_128", &PassedTensor::source_hash}};
+template struct MeasuredAs<PassedTensor>;
+
+template <>
+inline constexpr std::tuple kMembers<DecodedDifferences> = {
+    ByKey{"weights", &DecodedDifferences::weights},
+    ByKey{"n", &DecodedDifferences::n},
+    ByKey{"k", &DecodedDifferences::k},
+    ByKey{"found", &DecodedDifferences::found},
+    ByKey{"expected", &DecodedDifferences::expected},
+    ByKey{"other", &DecodedDifferences::other}};
+template struct MeasuredAs<DecodedDifferences>;
+
+template <>
+inline constexpr std::tuple kMembers<Figure> = {
+    ByKey{"sqnr_db", &Figure::sqnr_db}, ByKey{"cosine", &Figure::cosine},
+    ByKey{"max_abs_error", &Figure::max_abs_error}, ByKey{"worst_channel", &Figure::worst_channel},
+    ByKey{"worst_channel_sqnr_db", &Figure::worst_channel_sqnr_db}};
 
 // Without bars, which are set when the figures are judged.
-Json MeasuredGemm(const GemmFigures& gemm) {
-  Json inputs = Json::array();
-  for (const InputFigures& input : gemm.inputs) {
-    inputs.push_back({{"input", input.input},
-                      {"rows", input.rows},
-                      {"kernel", MeasuredFigure(input.kernel)},
-                      {"end_to_end", MeasuredFigure(input.end_to_end)}});
-  }
-  return {{"implementation", gemm.implementation},
-          {"activations", gemm.activations},
-          {"channels", gemm.channels},
-          {"inputs", std::move(inputs)},
-          {"second_implementation", gemm.second_implementation},
-          {"agreement_db", ExactNumberOrNull(gemm.agreement_db)}};
-}
+template <>
+inline constexpr std::tuple kMembers<InputFigures> = {
+    ByKey{"input", &InputFigures::input}, ByKey{"rows", &InputFigures::rows},
+    ByKey{"kernel", &InputFigures::kernel}, ByKey{"end_to_end", &InputFigures::end_to_end}};
 
-GemmFigures ReadMeasuredGemm(JsonFields fields) {
-  GemmFigures gemm{.implementation = fields.Text("implementation"),
-                   .activations = fields.Text("activations"),
-                   .channels = fields.Uint("channels"),
-                   .inputs = {},
-                   .second_implementation = fields.Text("second_implementation"),
-                   .agreement_db = ReadExactNumberOrNull(fields, "agreement_db")};
-  const Json* inputs = fields.Array("inputs");
-  for (size_t i = 0; i < inputs->size() && fields.ok(); ++i) {
-    JsonFields input = fields.In((*inputs)[i], "inputs", i);
-    gemm.inputs.push_back({.input = input.Text("input"),
-                           .rows = input.Uint("rows"),
-                           .kernel = ReadMeasuredFigure(input.In("kernel")),
-                           .end_to_end = ReadMeasuredFigure(input.In("end_to_end")),
-                           .kernel_bar_db = 0,
-                           .end_to_end_bar_db = {}});
-  }
-  return gemm;
-}
+template <>
+inline constexpr std::tuple kMembers<GemmFigures> = {
+    ByKey{"implementation", &GemmFigures::implementation},
+    ByKey{"activations", &GemmFigures::activations},
+    ByKey{"channels", &GemmFigures::channels},
+    ByKey{"inputs", &GemmFigures::inputs},
+    ByKey{"second_implementation", &GemmFigures::second_implementation},
+    ByKey{"agreement_db", &GemmFigures::agreement_db}};
 
-}  // namespace
+template <>
+inline constexpr std::tuple kMembers<QualityFigures> = {
+    ByKey{"weight_sqnr_db", &QualityFigures::weight_sqnr_db},
+    ByKey{"output_sqnr_db", &QualityFigures::output_sqnr_db}};
 
-Json MeasuredAs<Hash128>::Write(const Hash128& hash) {
-  return {{"xxh3_128", hash.Hex()}};
-}
-
-Hash128 MeasuredAs<Hash128>::Read(JsonFields& fields) {
-  return ReadHash(fields, "xxh3_128");
-}
-
-Json MeasuredAs<EngineName>::Write(const EngineName& engine) {
-  return {{"name", engine.name}, {"reason", engine.reason}};
-}
-
-EngineName MeasuredAs<EngineName>::Read(JsonFields& fields) {
-  return {.name = fields.Text("name"), .reason = fields.Text("reason")};
-}
+template <>
+inline constexpr std::tuple kMembers<ModuleProducts> = {
+    ByKey{"gemm", &ModuleProducts::gemm}, ByKey{"form", &ModuleProducts::form},
+    ByKey{"weights", &ModuleProducts::weights}, ByKey{"quality", &ModuleProducts::quality},
+    ByKey{"no_quality", &ModuleProducts::no_quality}};
+template struct MeasuredAs<ModuleProducts>;
 
 namespace {
 
@@ -126,106 +125,6 @@ Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own)
     if (!all) all = std::move(engine);
   }
   return *std::move(all);
-}
-
-Json MeasuredAs<WeightSize>::Write(const WeightSize& size) {
-  return {{"size", ExactNumber(size.value)}};
-}
-
-WeightSize MeasuredAs<WeightSize>::Read(JsonFields& fields) {
-  return {.value = ReadExactNumber(fields, "size")};
-}
-
-Json MeasuredAs<ModuleDifferences>::Write(const ModuleDifferences& differences) {
-  return {{"codes", differences.codes},
-          {"zero_points", differences.zero_points},
-          {"scales", differences.scales},
-          {"extra_tiles", differences.extra_tiles},
-          {"weight_sums", differences.weight_sums},
-          {"parts", differences.parts},
-          {"first_n", differences.first_code.first},
-          {"first_k", differences.first_code.second},
-          {"first_found", differences.first_found},
-          {"first_expected", differences.first_expected},
-          {"max_scale_difference", ExactNumber(differences.max_scale_difference)},
-          {"rounded_scales", differences.rounded_scales}};
-}
-
-ModuleDifferences MeasuredAs<ModuleDifferences>::Read(JsonFields& fields) {
-  ModuleDifferences differences;
-  differences.codes = fields.Uint("codes");
-  differences.zero_points = fields.Uint("zero_points");
-  differences.scales = fields.Uint("scales");
-  differences.extra_tiles = fields.Uint("extra_tiles");
-  differences.weight_sums = fields.Uint("weight_sums");
-  differences.parts = fields.Texts("parts");
-  differences.first_code = {fields.Uint("first_n"), fields.Uint("first_k")};
-  differences.first_found = static_cast<unsigned>(fields.Uint("first_found", 0, UINT32_MAX));
-  differences.first_expected = static_cast<unsigned>(fields.Uint("first_expected", 0, UINT32_MAX));
-  differences.max_scale_difference = ReadExactNumber(fields, "max_scale_difference");
-  differences.rounded_scales = fields.Uint("rounded_scales");
-  return differences;
-}
-
-Json MeasuredAs<PassedTensor>::Write(const PassedTensor& tensor) {
-  return {
-      {"problem", tensor.problem},
-      {"source_xxh3_128", tensor.source_hash ? Json(tensor.source_hash->Hex()) : Json(nullptr)}};
-}
-
-PassedTensor MeasuredAs<PassedTensor>::Read(JsonFields& fields) {
-  PassedTensor tensor{.problem = fields.Text("problem"), .source_hash = {}};
-  if (!fields.IsNull("source_xxh3_128")) tensor.source_hash = ReadHash(fields, "source_xxh3_128");
-  return tensor;
-}
-
-Json MeasuredAs<DecodedDifferences>::Write(const DecodedDifferences& differences) {
-  return {{"weights", differences.weights},
-          {"n", differences.n},
-          {"k", differences.k},
-          {"found", ExactNumber(differences.found)},
-          {"expected", ExactNumber(differences.expected)},
-          {"other", differences.other}};
-}
-
-DecodedDifferences MeasuredAs<DecodedDifferences>::Read(JsonFields& fields) {
-  return {.weights = fields.Uint("weights"),
-          .n = fields.Uint("n"),
-          .k = fields.Uint("k"),
-          .found = ReadExactNumber(fields, "found"),
-          .expected = ReadExactNumber(fields, "expected"),
-          .other = fields.Text("other")};
-}
-
-Json MeasuredAs<ModuleProducts>::Write(const ModuleProducts& products) {
-  Json json = {{"gemm", MeasuredGemm(products.gemm)},
-               {"form", products.form.ok() ? Json(nullptr) : StatusJson(products.form)},
-               {"weights", MeasuredAs<DecodedDifferences>::Write(products.weights)},
-               {"quality", nullptr},
-               {"no_quality", products.no_quality}};
-  if (products.quality) {
-    json["quality"] = {{"weight_sqnr_db", ExactNumberOrNull(products.quality->weight_sqnr_db)},
-                       {"output_sqnr_db", ExactNumberOrNull(products.quality->output_sqnr_db)}};
-  }
-  return json;
-}
-
-ModuleProducts MeasuredAs<ModuleProducts>::Read(JsonFields& fields) {
-  ModuleProducts products;
-  products.gemm = ReadMeasuredGemm(fields.In("gemm"));
-  if (const Json* form = fields.ObjectOrNull("form"); form != nullptr) {
-    products.form = ReadStatus(fields.In(*form, "form"));
-  }
-  JsonFields weights = fields.In("weights");
-  products.weights = MeasuredAs<DecodedDifferences>::Read(weights);
-  if (const Json* quality = fields.ObjectOrNull("quality"); quality != nullptr) {
-    JsonFields figures = fields.In(*quality, "quality");
-    products.quality = {.weight_sqnr_db = ReadExactNumberOrNull(figures, "weight_sqnr_db"),
-                        .output_sqnr_db = ReadExactNumberOrNull(figures, "output_sqnr_db"),
-                        .below_peers_db = {}};
-  }
-  products.no_quality = fields.Text("no_quality");
-  return products;
 }
 
 std::string UnitOfRange(std::string_view file, uint64_t offset, uint64_t bytes) {

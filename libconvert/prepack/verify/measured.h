@@ -36,42 +36,6 @@ struct EngineName {
 // In a merge, what all parts have multiplied with: kUsage if that was not the same. Else `own`.
 Result<EngineName> EngineTogether(Measurements& measured, const EngineName& own);
 
-template <>
-struct MeasuredAs<Hash128> {
-  static Json Write(const Hash128& hash);
-  static Hash128 Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<EngineName> {
-  static Json Write(const EngineName& engine);
-  static EngineName Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<WeightSize> {
-  static Json Write(const WeightSize& size);
-  static WeightSize Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<ModuleDifferences> {
-  static Json Write(const ModuleDifferences& differences);
-  static ModuleDifferences Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<PassedTensor> {
-  static Json Write(const PassedTensor& tensor);
-  static PassedTensor Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<DecodedDifferences> {
-  static Json Write(const DecodedDifferences& differences);
-  static DecodedDifferences Read(JsonFields& fields);
-};
-template <>
-struct MeasuredAs<ModuleProducts> {
-  static Json Write(const ModuleProducts& products);
-  static ModuleProducts Read(JsonFields& fields);
-};
-
 // The verification of an open folder, or of one part of it: then the report says nothing, but
 // `measured` what was measured. Or the one that takes what all parts have measured.
 Result<VerifyReport> VerifyWith(const VerifyOptions& options, const PackedFolder& folder,

@@ -17,7 +17,6 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 

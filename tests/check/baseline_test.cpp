@@ -1,8 +1,6 @@
-#include <limits>
-
+#include "prepack/measure/baseline.h"
 #include "catch.h"
 #include "check/check_run.h"
-#include "prepack/measure/baseline.h"
 
 namespace prepack::testing {
 namespace {

@@ -1,7 +1,6 @@
 #ifndef PREPACK_TESTS_CHECK_CHECK_RUN_H_
 #define PREPACK_TESTS_CHECK_CHECK_RUN_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>

@@ -1,6 +1,5 @@
 #include "catch.h"
 #include "check/check_run.h"
-#include "prepack/check/model_checks.h"
 #include "prepack/formats/model_parts.h"
 
 namespace prepack::testing {

@@ -5,8 +5,6 @@
 // groups of 32, weights of a bell curve, scales around 0.01; with the float weights it comes from.
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,7 +1,5 @@
 #include "prepack/container/hub_cache.h"
 
-#include <fmt/format.h>
-
 #include <fstream>
 #include <string>
 

@@ -1,7 +1,5 @@
 #include "prepack/container/safetensors.h"
 
-#include <cstring>
-
 #include "catch.h"
 #include "container/safetensors_bytes.h"
 #include "prepack/base/random.h"

@@ -1,8 +1,6 @@
 // The journal of an interrupted conversion is damaged, or lies: --resume ends with an error, or
 // with the bytes of an undisturbed run.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>

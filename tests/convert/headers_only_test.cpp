@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

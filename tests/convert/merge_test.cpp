@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include "catch.h"
-#include "formats/ct_example.h"
 #include "io_fault.h"
 #include "prepack/convert/convert.h"
 #include "prepack/io/output_folder.h"

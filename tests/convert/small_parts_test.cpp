@@ -1,7 +1,5 @@
 #include "prepack/packed/small_parts.h"
 
-#include <cstring>
-
 #include "catch.h"
 #include "formats/checkpoint_builder.h"
 #include "model/fixed_linear.h"

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "catch.h"
 #include "io_fault.h"

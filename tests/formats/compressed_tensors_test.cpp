@@ -1,5 +1,3 @@
-#include "prepack/formats/readers.h"
-
 #include <string>
 #include <vector>
 

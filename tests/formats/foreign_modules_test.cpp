@@ -1,5 +1,3 @@
-#include "prepack/formats/foreign.h"
-
 #include <string>
 #include <vector>
 

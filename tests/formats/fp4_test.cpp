@@ -3,7 +3,6 @@
 #include "formats/fp4_example.h"
 
 #include <bit>
-#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>

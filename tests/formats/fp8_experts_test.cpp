@@ -2,8 +2,6 @@
 
 #include "prepack/formats/fp8/module.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

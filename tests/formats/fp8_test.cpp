@@ -1,5 +1,3 @@
-#include "prepack/formats/readers.h"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,5 +1,3 @@
-#include "prepack/formats/model_parts.h"
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

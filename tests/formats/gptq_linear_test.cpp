@@ -1,6 +1,5 @@
 // Random modules, packed naively, read whole and in odd panels.
 
-#include <string>
 #include <vector>
 
 #include "formats/gptq_example.h"

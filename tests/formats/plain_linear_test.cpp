@@ -1,6 +1,5 @@
 #include "prepack/formats/plain_linear.h"
 
-#include <string>
 #include <vector>
 
 #include "catch.h"

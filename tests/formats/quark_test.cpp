@@ -9,7 +9,6 @@
 #include "formats/fp8_example.h"
 #include "formats/read_helpers.h"
 #include "formats/truth.h"
-#include "prepack/formats/readers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -4,8 +4,6 @@
 //
 // Input: the checkpoint (made_checkpoint.h), the target and options, then the damage.
 
-#include <nlohmann/json.hpp>
-
 #include "fuzz/fuzz_target.h"
 #include "fuzz/made_checkpoint.h"
 #include "fuzz/read_module.h"

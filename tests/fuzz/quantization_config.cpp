@@ -4,8 +4,6 @@
 // Input: the checkpoint that it lies beside; config.json up to a NUL (empty: there is none); which
 // copy of the quantization config there is besides, and its text.
 
-#include <map>
-
 #include "formats/auto_round_example.h"
 #include "formats/awq_example.h"
 #include "formats/ct_example.h"

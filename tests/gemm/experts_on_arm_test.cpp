@@ -2,11 +2,7 @@
 // the rest of each op is spelled out: the activation between them, and the sum over a token's
 // experts.
 
-#include <array>
-#include <bit>
 #include <cmath>
-#include <filesystem>
-#include <string>
 #include <vector>
 
 #include "catch.h"

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include "catch.h"

@@ -1,7 +1,6 @@
 // What the models refuse, before they read a byte of an operand.
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <limits>

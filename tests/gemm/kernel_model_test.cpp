@@ -3,10 +3,8 @@
 #include "prepack/gemm/kernel_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "prepack/gemm/onednn/descriptor.h"
 
 #include <cstdlib>
-#include <string>
 
 #include "catch.h"
 #include "status_matchers.h"

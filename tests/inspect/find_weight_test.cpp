@@ -4,7 +4,6 @@
 #include "prepack/inspect/places.h"
 
 #include <algorithm>
-#include <array>
 
 #include "inspect/flipped_bits.h"
 #include "prepack/base/checked.h"

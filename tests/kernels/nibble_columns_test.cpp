@@ -1,8 +1,6 @@
 // Columns of nibbles, and codes brought into another order through them.
 
-#include <algorithm>
 #include <array>
-#include <numeric>
 #include <vector>
 
 #include "catch.h"

@@ -2,7 +2,6 @@
 // as the inverse of packing for every width.
 
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "catch.h"

@@ -1,14 +1,11 @@
 // Names of kt-kernel, and what its packer and its loader's folders hold (fixtures/golden_kt).
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
 
 #include "catch.h"
 #include "golden_file.h"
-#include "prepack/base/isa.h"
-#include "prepack/kernels/kernels.h"
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/table.h"

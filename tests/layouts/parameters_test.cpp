@@ -1,6 +1,5 @@
 #include "prepack/layouts/parameters.h"
 
-#include <cstring>
 #include <vector>
 
 #include "catch.h"

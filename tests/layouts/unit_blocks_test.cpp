@@ -1,7 +1,5 @@
 #include "prepack/layouts/placement.h"
 
-#include <cstring>
-
 #include "catch.h"
 #include "layouts/requests.h"
 #include "prepack/base/isa.h"

@@ -2,7 +2,6 @@
 #define PREPACK_TESTS_CANONICAL_FIXED_LINEAR_H_
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 

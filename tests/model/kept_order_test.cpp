@@ -1,7 +1,6 @@
 #include "prepack/model/quantized_linear.h"
 
 #include <thread>
-#include <utility>
 
 #include "catch.h"
 #include "status_matchers.h"

@@ -1,7 +1,6 @@
 // The bytes of the onednn layouts against those that oneDNN's own reorders write.
 
 #include <algorithm>
-#include <cstring>
 #include <dnnl.hpp>
 #include <iterator>
 #include <optional>

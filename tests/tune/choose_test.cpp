@@ -1,6 +1,5 @@
 #include "prepack/tune/choose.h"
 
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <vector>

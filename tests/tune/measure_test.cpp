@@ -1,7 +1,6 @@
 #include "prepack/tune/measure.h"
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "catch.h"

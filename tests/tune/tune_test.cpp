@@ -15,7 +15,6 @@
 #include "prepack/gemm/engine.h"
 #include "prepack/io/scratch_folder.h"
 #include "prepack/tune/kernel_times.h"
-#include "prepack/tune/sample_folder.h"
 #include "status_matchers.h"
 #include "tune_example.h"
 

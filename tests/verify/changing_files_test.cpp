@@ -2,14 +2,10 @@
 // verb, one after the other. It ends with an error of the input, or with what the file said before
 // or says now; never with a signal.
 
-#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "catch.h"

@@ -1,7 +1,5 @@
 // What was decided otherwise than the checkpoint says is seen in every report.
 
-#include "prepack/verify/judgement.h"
-
 #include <algorithm>
 #include <string>
 

@@ -1,7 +1,6 @@
 #include "prepack/packed/manifest.h"
 
 #include <algorithm>
-#include <map>
 #include <span>
 
 #include "prepack/model/stacked_linear.h"

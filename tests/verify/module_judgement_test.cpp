@@ -1,6 +1,5 @@
 #include "prepack/verify/judgement.h"
 
-#include <cmath>
 #include <limits>
 #include <string>
 

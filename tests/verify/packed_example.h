@@ -4,9 +4,7 @@
 // Folders that Convert made, and the GEMM level on them.
 
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <optional>
 #include <string>
 
 #include "prepack/convert/convert.h"

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "catch.h"
 #include "example_report.h"

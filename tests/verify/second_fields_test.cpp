@@ -2,7 +2,6 @@
 
 #include "prepack/verify/second/fields.h"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>

@@ -1,7 +1,6 @@
 // The second decoder of GPTQ on widths that do not divide 32, as GPTQModel stores them: in planes.
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "formats/gptq_example.h"

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "formats/tiny_model.h"
-#include "prepack/io/output_folder.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"

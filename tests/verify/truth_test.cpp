@@ -1,8 +1,5 @@
 #include "prepack/verify/truth.h"
 
-#include <algorithm>
-#include <cmath>
-#include <string_view>
 #include <vector>
 
 #include "catch.h"

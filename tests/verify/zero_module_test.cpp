@@ -2,7 +2,6 @@
 // their products are right, so they are compared with zero.
 
 #include <algorithm>
-#include <string>
 
 #include "formats/tiny_model.h"
 #include "temp_folder.h"

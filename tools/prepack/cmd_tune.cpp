@@ -1,7 +1,5 @@
 // prepack tune: which layout is the fastest on this machine, and what it costs.
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,7 +7,6 @@
 
 #include "command.h"
 #include "options.h"
-#include "prepack/base/text.h"
 #include "prepack/convert/plan.h"
 #include "prepack/io/file.h"
 #include "prepack/tune/tune.h"

@@ -1,8 +1,6 @@
 // prepack verify: is a packed folder still the model, and does a GEMM compute with it what it
 // should?
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <memory>

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <map>
 #include <span>

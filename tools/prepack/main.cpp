@@ -1,7 +1,6 @@
 // prepack: parses the command line and runs the command that it names.
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -1,7 +1,6 @@
 #ifndef PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_
 #define PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_
 
-#include <optional>
 #include <string>
 
 #include "command.h"

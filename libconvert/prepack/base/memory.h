@@ -14,7 +14,6 @@
 #include <initializer_list>
 #include <memory>
 #include <new>
-#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>

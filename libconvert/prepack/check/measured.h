@@ -9,7 +9,6 @@
 
 #include "prepack/base/status.h"
 #include "prepack/check/plain_statistics.h"
-#include "prepack/check/wiring.h"
 #include "prepack/formats/finding.h"
 #include "prepack/measure/measurements.h"
 #include "prepack/measure/module_statistics.h"

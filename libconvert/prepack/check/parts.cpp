@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <string>
-
 #include "prepack/base/status.h"
 #include "prepack/check/data_check.h"
 #include "prepack/gguf/model.h"

@@ -5,7 +5,6 @@
 // of nlohmann's, so this header includes all of <nlohmann/json.hpp>.
 
 #include <cstddef>
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>

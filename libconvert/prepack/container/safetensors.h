@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>

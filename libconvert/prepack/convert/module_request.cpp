@@ -7,7 +7,6 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
-#include "prepack/container/model_config.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"

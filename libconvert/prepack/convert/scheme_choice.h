@@ -3,7 +3,6 @@
 
 // The arithmetic that the user wants: `--scheme w4a8`, `--scheme 'mlp=w4a8'`.
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>

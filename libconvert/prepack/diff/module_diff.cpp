@@ -4,8 +4,6 @@
 #include "prepack/diff/module_diff.h"
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include "prepack/base/status.h"
 #include "prepack/check/check.h"

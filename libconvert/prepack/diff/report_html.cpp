@@ -9,8 +9,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "prepack/report/charts.h"

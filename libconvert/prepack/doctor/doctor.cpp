@@ -16,7 +16,6 @@
 #include "prepack/layouts/table.h"
 #include "prepack/model/module_name.h"
 #include "prepack/packed/manifest.h"
-#include "prepack/packed/packed_model.h"
 
 namespace prepack {
 namespace {

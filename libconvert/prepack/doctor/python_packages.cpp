@@ -1,7 +1,5 @@
 #include "prepack/doctor/python_packages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>

@@ -7,7 +7,6 @@
 // the first error, and only what still has a meaning, and what runtimes serve, can be packed
 // nevertheless: those kinds are few (ConvertibleFindings).
 
-#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>

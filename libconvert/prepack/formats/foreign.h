@@ -6,7 +6,6 @@
 
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"

@@ -4,8 +4,6 @@
 // The layers and parts that a language model consists of.
 
 #include <array>
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/gemm/kernel_model.h"

@@ -2,7 +2,6 @@
 
 #include "prepack/gemm/model_ggml.h"
 
-#include <algorithm>
 #include <array>
 
 namespace prepack {

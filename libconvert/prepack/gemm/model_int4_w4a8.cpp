@@ -6,7 +6,6 @@
 #include <array>
 #include <memory>
 #include <numeric>
-#include <utility>
 
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"

@@ -8,7 +8,6 @@
 #include <array>
 #include <cmath>
 #include <memory>
-#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/gemm/kernel_model.h"

@@ -4,12 +4,10 @@
 // What all models need of their operands: checks, loads from bytes of any alignment, and rounding.
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>

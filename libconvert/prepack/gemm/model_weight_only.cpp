@@ -3,14 +3,12 @@
 // f32, rounded to bf16 with subnormals to zero; f32 sums; the bias in f32; rounded to bf16.
 // They differ in the order of the codes and in how they store zero points.
 
-#include <algorithm>
 #include <array>
 #include <memory>
 
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"
 #include "prepack/gemm/strip_model.h"
-#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 namespace {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/float_convert.h"

@@ -3,7 +3,6 @@
 
 // A checkpoint or packed folder, opened to look at single numbers in it.
 
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "prepack/base/text.h"

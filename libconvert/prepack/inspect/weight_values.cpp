@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstring>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
-#include <utility>
 
 #include "prepack/base/parallel.h"
 #include "prepack/io/posix.h"

@@ -4,7 +4,6 @@
 // Weights of which only headers are here (io/file.h), brought when they are read. `verify --fetch`
 // reads a share of a model, and nobody knows before which files that takes.
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>

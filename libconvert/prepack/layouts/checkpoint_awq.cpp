@@ -7,7 +7,6 @@
 //     qzeros   I32 [G, N/8]  the zero points in the same order; symmetric weights have 8 throughout
 //     scales   F16 or BF16 [G, N]
 
-#include <algorithm>
 #include <array>
 
 #include "prepack/base/checked.h"

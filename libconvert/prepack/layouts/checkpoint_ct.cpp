@@ -11,8 +11,6 @@
 // Scales are BF16, F16 or F32: [1], [N, 1], [N, G]. Releases before 0.18 stored 3, 5, 6 and 7 bits
 // word-aligned, ⌊32/b⌋ codes to a word.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <numeric>

@@ -27,7 +27,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 #include "prepack/layouts/checkpoint_parts.h"

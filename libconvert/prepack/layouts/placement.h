@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "prepack/base/memory.h"
 #include "prepack/layouts/layout.h"

@@ -1,7 +1,6 @@
 #ifndef PREPACK_MEASURE_CODE_WINDOWS_H_
 #define PREPACK_MEASURE_CODE_WINDOWS_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

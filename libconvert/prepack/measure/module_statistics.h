@@ -2,7 +2,6 @@
 #define PREPACK_MEASURE_MODULE_STATISTICS_H_
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>

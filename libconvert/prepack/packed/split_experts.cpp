@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "prepack/container/model_config.h"

@@ -1,6 +1,5 @@
 #include "prepack/tune/accuracy.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string_view>
 

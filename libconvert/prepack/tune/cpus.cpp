@@ -3,17 +3,13 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <functional>
-#include <optional>
 #include <set>
-#include <string>
 #include <thread>
 
 #include "prepack/base/memory.h"

@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "prepack/container/json.h"

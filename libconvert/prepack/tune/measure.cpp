@@ -1,7 +1,6 @@
 #include "prepack/tune/measure.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "prepack/base/progress.h"

@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <span>
-#include <string_view>
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "prepack/convert/convert.h"

@@ -4,12 +4,8 @@
 // The measurements of one run: packs the sample of every variant, and fills in the figures of the
 // candidates of every kind.
 
-#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/progress.h"

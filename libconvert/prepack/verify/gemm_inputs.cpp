@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"

@@ -5,11 +5,9 @@
 // the shards that they were made of go. The levels are those of gguf.h; the bytes of the file are
 // compared with its manifest in the end.
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/measure/measurements.h"

@@ -9,9 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>

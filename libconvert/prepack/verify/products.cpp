@@ -3,8 +3,6 @@
 
 #include "prepack/verify/products.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <iterator>

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "catch.h"

@@ -1,6 +1,5 @@
 #include "prepack/convert/gguf/pack_k_quants.h"
 
-#include <string>
 #include <vector>
 
 #include "catch.h"

@@ -3,7 +3,6 @@
 #include "prepack/convert/gguf/restored.h"
 
 #include <algorithm>
-#include <bit>
 #include <random>
 #include <set>
 

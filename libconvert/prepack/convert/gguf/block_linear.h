@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "prepack/base/function_ref.h"
 #include "prepack/base/status.h"

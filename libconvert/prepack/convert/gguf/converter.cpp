@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "prepack/base/dtype.h"
 #include "prepack/container/json_fields.h"

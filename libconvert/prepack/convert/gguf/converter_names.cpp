@@ -3,11 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <optional>
-#include <set>
-#include <utility>
-
 #include "prepack/convert/gguf/plan.h"
 #include "prepack/formats/format.h"
 #include "prepack/io/scratch_folder.h"

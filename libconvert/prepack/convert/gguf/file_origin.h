@@ -10,7 +10,6 @@
 // converter, asked what it would make of `like`.
 
 #include <filesystem>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/status.h"

@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "prepack/convert/gguf/integers.h"
 #include "prepack/convert/gguf/pack_blocks.h"

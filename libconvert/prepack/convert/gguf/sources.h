@@ -6,10 +6,7 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"

@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/status.h"

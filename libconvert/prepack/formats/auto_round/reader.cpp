@@ -21,7 +21,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -34,7 +33,6 @@
 #include "prepack/formats/awq/module.h"
 #include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/zeros.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"

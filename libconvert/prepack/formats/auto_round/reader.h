@@ -16,7 +16,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/formats/auto_round/config.h"

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"

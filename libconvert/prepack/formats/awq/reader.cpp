@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,7 +30,6 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/foreign.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"

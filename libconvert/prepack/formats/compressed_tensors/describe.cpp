@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"

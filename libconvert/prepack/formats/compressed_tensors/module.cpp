@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -4,7 +4,6 @@
 // The tensors of a compressed-tensors checkpoint, module by module, and what they are evidence of.
 
 #include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 

@@ -4,7 +4,6 @@
 // The quantization_config of `quant_method: fp8`, `fbgemm_fp8` and `mxfp8`; reader.cpp says what is
 // stored.
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>

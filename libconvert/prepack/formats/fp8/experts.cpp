@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"

@@ -1,9 +1,5 @@
 #include "prepack/formats/fp8/module.h"
 
-#include <fmt/format.h>
-
-#include <string>
-
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"

@@ -11,7 +11,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"

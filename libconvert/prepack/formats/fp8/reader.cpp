@@ -46,7 +46,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"

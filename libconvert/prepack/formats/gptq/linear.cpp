@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
-#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"

@@ -19,7 +19,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "prepack/base/function_ref.h"
 #include "prepack/formats/gptq/module.h"

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"

@@ -23,7 +23,6 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/config_keys.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/config.h"
 #include "prepack/formats/gptq/linear.h"
 #include "prepack/formats/gptq/zeros.h"

@@ -4,11 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <limits>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 

@@ -15,9 +15,7 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/status.h"

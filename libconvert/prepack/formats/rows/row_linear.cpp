@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"

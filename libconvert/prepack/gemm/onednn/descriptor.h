@@ -5,9 +5,6 @@
 // knows: the form depends on the CPU, on the types and attributes that it is asked with, and on the
 // version of the library, and is not written down anywhere else.
 
-#include <cstdint>
-#include <string>
-
 #include "prepack/base/status.h"
 #include "prepack/layouts/blocked_desc.h"
 #include "prepack/layouts/layout.h"

@@ -5,7 +5,6 @@
 // say nothing of the sums behind the weights, so those are derived from the size.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 
 #include "prepack/gemm/engine.h"

@@ -17,11 +17,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"

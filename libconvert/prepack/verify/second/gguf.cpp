@@ -13,7 +13,6 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "prepack/base/float_convert.h"

@@ -1,8 +1,5 @@
 // The second path for layers that no quantizer touched: MODULE.weight, BF16 [N, K], without scales.
 
-#include <string>
-#include <vector>
-
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/second/decoder.h"

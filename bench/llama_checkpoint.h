@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_LLAMA_CHECKPOINT_H_
-#define PREPACK_BENCH_LLAMA_CHECKPOINT_H_
+#pragma once
 
 // Checkpoints in the shape of Llama-3-8B, or of any other size, for benchmarks.
 
@@ -35,5 +34,3 @@ struct GptOssShape {
 SampleCheckpoint GptOssCheckpoint(const GptOssShape& shape);
 
 }  // namespace prepack::bench
-
-#endif  // PREPACK_BENCH_LLAMA_CHECKPOINT_H_

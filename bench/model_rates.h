@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_MODEL_RATES_H_
-#define PREPACK_BENCH_MODEL_RATES_H_
+#pragma once
 
 // How fast the bricks of verify's GEMM level are, on one thread: the f64 reference and the models
 // of the kernels.
@@ -16,5 +15,3 @@ void PrintModelRates();
 void PrintTruthRates();
 
 }  // namespace prepack::bench
-
-#endif  // PREPACK_BENCH_MODEL_RATES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_PROCESS_H_
-#define PREPACK_BENCH_PROCESS_H_
+#pragma once
 
 // Whole programs, as a user runs them, and what they cost.
 
@@ -45,5 +44,3 @@ std::optional<Cost> RunIfSupported(const std::vector<std::string>& command);
 Cost Summarize(const std::vector<Cost>& costs);
 
 }  // namespace prepack::bench
-
-#endif  // PREPACK_BENCH_PROCESS_H_

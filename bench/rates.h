@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_RATES_H_
-#define PREPACK_BENCH_RATES_H_
+#pragma once
 
 // What the benchmarks of kernels share: memory to work on, and the rates that were reached.
 
@@ -66,5 +65,3 @@ class RateReporter : public benchmark::ConsoleReporter {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BENCH_RATES_H_

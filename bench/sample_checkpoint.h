@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_SAMPLE_CHECKPOINT_H_
-#define PREPACK_BENCH_SAMPLE_CHECKPOINT_H_
+#pragma once
 
 // Writes checkpoints with random codes for benchmarks: any modules, as any quantizer would store
 // them, of any size in bounded memory.
@@ -55,5 +54,3 @@ Status WriteSample(const std::filesystem::path& folder, const SampleFormat& form
                    uint64_t k, uint64_t modules, uint64_t seed = 1);
 
 }  // namespace prepack::bench
-
-#endif  // PREPACK_BENCH_SAMPLE_CHECKPOINT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_SAMPLE_FORMATS_H_
-#define PREPACK_BENCH_SAMPLE_FORMATS_H_
+#pragma once
 
 // How each quantizer stores a module: the config, the tensors, and what they hold. The numbers are
 // made up, but sane: codes may be anything, scales are as large as those of trained weights.
@@ -84,5 +83,3 @@ class ContentFiller {
 };
 
 }  // namespace prepack::bench
-
-#endif  // PREPACK_BENCH_SAMPLE_FORMATS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BENCH_SCRATCH_FOLDER_H_
-#define PREPACK_BENCH_SCRATCH_FOLDER_H_
+#pragma once
 
 #include <cstdlib>
 #include <filesystem>
@@ -29,5 +28,3 @@ class ScratchFolder {
 };
 
 }  // namespace prepack::bench
-
-#endif  // PREPACK_BENCH_SCRATCH_FOLDER_H_

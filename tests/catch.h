@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CATCH_H_
-#define PREPACK_TESTS_CATCH_H_
+#pragma once
 
 // The one place that knows whether Catch2 is version 2 (Debian 12) or 3 (later).
 
@@ -11,5 +10,3 @@
 #else
 #include <catch2/catch_all.hpp>
 #endif
-
-#endif  // PREPACK_TESTS_CATCH_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_GOLDEN_FILE_H_
-#define PREPACK_TESTS_GOLDEN_FILE_H_
+#pragma once
 
 #include <algorithm>
 #include <cstring>
@@ -172,5 +171,3 @@ inline std::vector<std::filesystem::path> GoldenFiles() {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_GOLDEN_FILE_H_

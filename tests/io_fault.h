@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_IO_FAULT_H_
-#define PREPACK_TESTS_IO_FAULT_H_
+#pragma once
 
 // System calls that fail or are counted while an object lives: tests of what happens when the disk
 // is full, a device breaks, or a file system cannot do something.
@@ -74,5 +73,3 @@ class CallCounter {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_IO_FAULT_H_

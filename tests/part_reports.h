@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_PART_REPORTS_H_
-#define PREPACK_TESTS_PART_REPORTS_H_
+#pragma once
 
 // Reports of parts that are not what a part wrote.
 
@@ -119,5 +118,3 @@ inline void CheckWrongReports(const ReportPaths& reports, const MergeStatus& mer
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_PART_REPORTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_PLANNED_LAYOUTS_H_
-#define PREPACK_TESTS_PLANNED_LAYOUTS_H_
+#pragma once
 
 #include <fstream>
 #include <map>
@@ -46,5 +45,3 @@ class PlannedLayouts {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_PLANNED_LAYOUTS_H_

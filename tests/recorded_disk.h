@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_RECORDED_DISK_H_
-#define PREPACK_TESTS_RECORDED_DISK_H_
+#pragma once
 
 // Records what a run does to files, and says what a disk may hold of it when the power fails.
 //
@@ -245,5 +244,3 @@ class RecordedDisk {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_RECORDED_DISK_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_STATUS_MATCHERS_H_
-#define PREPACK_TESTS_STATUS_MATCHERS_H_
+#pragma once
 
 // What tests ask of a Status: its kind, and the decisive part of the text that the user sees.
 
@@ -32,5 +31,3 @@ T Value(Result<T> result) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_STATUS_MATCHERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_TEMP_FOLDER_H_
-#define PREPACK_TESTS_TEMP_FOLDER_H_
+#pragma once
 
 #include <cstdlib>
 #include <filesystem>
@@ -36,5 +35,3 @@ inline std::filesystem::path Fixture(const std::filesystem::path& name) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_TEMP_FOLDER_H_

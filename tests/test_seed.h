@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_TEST_SEED_H_
-#define PREPACK_TESTS_TEST_SEED_H_
+#pragma once
 
 // Random choices of tests: the same in every run of the tests; tools/soak gives other seeds.
 
@@ -15,5 +14,3 @@ inline uint64_t Seed(uint64_t otherwise) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_TEST_SEED_H_

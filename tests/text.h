@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_TEXT_H_
-#define PREPACK_TESTS_TEXT_H_
+#pragma once
 
 #include <cstddef>
 #include <string_view>
@@ -19,5 +18,3 @@ inline size_t CountOf(std::string_view text, std::string_view part) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_TEXT_H_

@@ -1,5 +1,4 @@
-#ifndef ONEDNN_CONSUMER_MATMUL_H_
-#define ONEDNN_CONSUMER_MATMUL_H_
+#pragma once
 
 // All that a consumer needs oneDNN for: the matmul primitive of a module, the form in which that
 // primitive wants its weights, and the multiplication.
@@ -50,5 +49,3 @@ void CheckForm(const PackedFolder& folder, const Module& module, const Matmul& m
 // points where `operands` has them.
 std::vector<float> Multiply(const Matmul& matmul, const Module& module, const Operands& operands,
                             const KernelInput& input);
-
-#endif  // ONEDNN_CONSUMER_MATMUL_H_

@@ -1,5 +1,4 @@
-#ifndef ONEDNN_CONSUMER_MEASURE_H_
-#define ONEDNN_CONSUMER_MEASURE_H_
+#pragma once
 
 // Shows that the results are right and what packing saves. A consumer needs nothing of this file.
 
@@ -31,5 +30,3 @@ struct Times {
 
 Times MeasureTimes(const PackedFolder& folder, const Module& module, const Matmul& matmul,
                    const Operands& operands, const KernelInput& input);
-
-#endif  // ONEDNN_CONSUMER_MEASURE_H_

@@ -1,5 +1,4 @@
-#ifndef ONEDNN_CONSUMER_OPERANDS_H_
-#define ONEDNN_CONSUMER_OPERANDS_H_
+#pragma once
 
 // What goes into a multiplication: the parts of a module, which stay in the mapped files, and
 // inputs in the type that the kernel takes. Nothing in this file calls oneDNN.
@@ -74,5 +73,3 @@ T Load(std::span<const std::byte> bytes, uint64_t i) {
   std::memcpy(&value, bytes.subspan(i * sizeof(T), sizeof(T)).data(), sizeof(T));
   return value;
 }
-
-#endif  // ONEDNN_CONSUMER_OPERANDS_H_

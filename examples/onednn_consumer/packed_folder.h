@@ -1,5 +1,4 @@
-#ifndef ONEDNN_CONSUMER_PACKED_FOLDER_H_
-#define ONEDNN_CONSUMER_PACKED_FOLDER_H_
+#pragma once
 
 // The contents of a folder that `prepack convert --target onednn` made, as its prepack.json lists
 // them. Nothing in this file calls oneDNN.
@@ -78,5 +77,3 @@ struct PackedFolder {
 // Reads the manifest and checks that each module has exactly the parts that its layout needs, with
 // the right dtypes and shapes. Throws Refusal. The hashes in the manifest are for `prepack verify`.
 PackedFolder OpenPackedFolder(const std::string& path);
-
-#endif  // ONEDNN_CONSUMER_PACKED_FOLDER_H_

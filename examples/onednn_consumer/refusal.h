@@ -1,5 +1,4 @@
-#ifndef ONEDNN_CONSUMER_REFUSAL_H_
-#define ONEDNN_CONSUMER_REFUSAL_H_
+#pragma once
 
 #include <stdexcept>
 #include <string>
@@ -27,5 +26,3 @@ class Refusal : public std::runtime_error {
 inline Refusal Malformed(const std::string& where, const std::string& what) {
   return {Exit::kMalformed, where + ": " + what};
 }
-
-#endif  // ONEDNN_CONSUMER_REFUSAL_H_

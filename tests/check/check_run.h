@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CHECK_CHECK_RUN_H_
-#define PREPACK_TESTS_CHECK_CHECK_RUN_H_
+#pragma once
 
 #include <cstdint>
 #include <filesystem>
@@ -93,5 +92,3 @@ inline void RequireSound(const CheckReport& report) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_CHECK_CHECK_RUN_H_

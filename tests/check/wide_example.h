@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_
-#define PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_
+#pragma once
 
 // A compressed-tensors checkpoint whose modules are large enough to be judged: [64, 128], 4 bits,
 // groups of 32, weights of a bell curve, scales around 0.01; with the float weights it comes from.
@@ -95,5 +94,3 @@ inline TestCheckpoint WideExample(int layers = 1, TestCheckpoint* baseline = nul
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_

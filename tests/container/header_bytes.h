@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CONTAINER_HEADER_BYTES_H_
-#define PREPACK_TESTS_CONTAINER_HEADER_BYTES_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -22,5 +21,3 @@ inline std::string HeaderBytes(const SafetensorsPlan& plan) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_CONTAINER_HEADER_BYTES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CONTAINER_SAFETENSORS_BYTES_H_
-#define PREPACK_TESTS_CONTAINER_SAFETENSORS_BYTES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -16,5 +15,3 @@ inline std::string SafetensorsBytes(std::string_view json, std::string_view data
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_CONTAINER_SAFETENSORS_BYTES_H_

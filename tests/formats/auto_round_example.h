@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_AUTO_ROUND_EXAMPLE_H_
-#define PREPACK_TESTS_FORMATS_AUTO_ROUND_EXAMPLE_H_
+#pragma once
 
 // The model of 32 × 32 that AutoRound's own packers were run on: codes (k + n) mod 16, zero points
 // 8, scales −0.1 for channel 0 and 0.05 for the others, one group.
@@ -78,5 +77,3 @@ inline Json& ArConfig(TestCheckpoint& stored) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_AUTO_ROUND_EXAMPLE_H_

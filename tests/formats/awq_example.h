@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_AWQ_EXAMPLE_H_
-#define PREPACK_TESTS_FORMATS_AWQ_EXAMPLE_H_
+#pragma once
 
 // AWQ modules packed code by code, straight from the positions in the description of the format,
 // with nothing in common with the readers' kernels.
@@ -157,5 +156,3 @@ inline TestCheckpoint AwqCheckpoint(const std::vector<TestTensor>& tensors,
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_AWQ_EXAMPLE_H_

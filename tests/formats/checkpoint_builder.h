@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_CHECKPOINT_BUILDER_H_
-#define PREPACK_TESTS_FORMATS_CHECKPOINT_BUILDER_H_
+#pragma once
 
 // Writes tiny checkpoints, byte by byte, so that tests can describe good ones and break them.
 
@@ -112,5 +111,3 @@ struct TestCheckpoint {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_CHECKPOINT_BUILDER_H_

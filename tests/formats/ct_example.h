@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_CT_EXAMPLE_H_
-#define PREPACK_TESTS_FORMATS_CT_EXAMPLE_H_
+#pragma once
 
 // A compressed-tensors checkpoint of one module whose bytes are those that the package wrote:
 // N = 4, K = 16, groups of 8. Signed codes:
@@ -68,5 +67,3 @@ inline Json& ExampleWeights(TestCheckpoint& checkpoint) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_CT_EXAMPLE_H_

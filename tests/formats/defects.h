@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_DEFECTS_H_
-#define PREPACK_TESTS_FORMATS_DEFECTS_H_
+#pragma once
 
 // Tables of defects: each is made from a good checkpoint that reads, and lists the error that the
 // user sees.
@@ -87,5 +86,3 @@ inline bool HasFinding(const std::vector<Finding>& findings, std::string_view id
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_DEFECTS_H_

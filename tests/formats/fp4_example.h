@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_FP4_EXAMPLE_H_
-#define PREPACK_TESTS_FORMATS_FP4_EXAMPLE_H_
+#pragma once
 
 // FP4 checkpoints of one module [2, 32] in each dialect. Row 0 has all 16 codes twice, row 1 code 2
 // (which is 1) throughout.
@@ -188,5 +187,3 @@ inline TestCheckpoint GptOssMxfp4() {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_FP4_EXAMPLE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_FP8_EXAMPLE_H_
-#define PREPACK_TESTS_FORMATS_FP8_EXAMPLE_H_
+#pragma once
 
 // FP8 checkpoints of one module.
 
@@ -134,5 +133,3 @@ inline TestCheckpoint QuarkFp8() {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_FP8_EXAMPLE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_GPTQ_EXAMPLE_H_
-#define PREPACK_TESTS_FORMATS_GPTQ_EXAMPLE_H_
+#pragma once
 
 // GPTQ checkpoints of one module, packed by the plainest code there is: bit by bit.
 
@@ -159,5 +158,3 @@ inline Json& GptqConfigOf(TestCheckpoint& checkpoint) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_GPTQ_EXAMPLE_H_

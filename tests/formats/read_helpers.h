@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_READ_HELPERS_H_
-#define PREPACK_TESTS_FORMATS_READ_HELPERS_H_
+#pragma once
 
 // Reading through the canonical interface, for tests of any format.
 
@@ -88,5 +87,3 @@ inline std::vector<float> Dequantize(const QuantizedLinear& linear, uint64_t n0,
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_READ_HELPERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_TINY_MODEL_H_
-#define PREPACK_TESTS_FORMATS_TINY_MODEL_H_
+#pragma once
 
 // The smallest checkpoint that layouts take: modules of 32 x 32 and a norm. For tests that read it
 // thousands of times.
@@ -63,5 +62,3 @@ inline TestCheckpoint TinyW8A8Model(const std::vector<std::string>& modules) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_TINY_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FORMATS_TRUTH_H_
-#define PREPACK_TESTS_FORMATS_TRUTH_H_
+#pragma once
 
 // Compares a real checkpoint of fixtures/ with what an independent implementation makes of it.
 
@@ -63,5 +62,3 @@ inline OpenedModel CheckTruth(const std::string& name, const std::string& format
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_FORMATS_TRUTH_H_

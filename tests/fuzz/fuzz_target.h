@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FUZZ_FUZZ_TARGET_H_
-#define PREPACK_TESTS_FUZZ_FUZZ_TARGET_H_
+#pragma once
 
 // What every fuzz target shares. A target is one file of this folder: it defines Run(), which is
 // given bytes and must come back, whatever they are. libFuzzer calls it with bytes that it makes up
@@ -89,5 +88,3 @@ class Input {
 };
 
 }  // namespace prepack::fuzz
-
-#endif  // PREPACK_TESTS_FUZZ_FUZZ_TARGET_H_

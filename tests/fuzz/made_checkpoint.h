@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FUZZ_MADE_CHECKPOINT_H_
-#define PREPACK_TESTS_FUZZ_MADE_CHECKPOINT_H_
+#pragma once
 
 // Checkpoints that are made from the bytes of an input: sound ones at first, of any format.
 
@@ -17,5 +16,3 @@ testing::TestCheckpoint MakeCheckpoint(Input& input);
 void Damage(Input& input, testing::TestCheckpoint& checkpoint);
 
 }  // namespace prepack::fuzz
-
-#endif  // PREPACK_TESTS_FUZZ_MADE_CHECKPOINT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FUZZ_READ_MODULE_H_
-#define PREPACK_TESTS_FUZZ_READ_MODULE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -26,5 +25,3 @@ inline Status ReadModule(const QuantizedLinear& linear) {
 }
 
 }  // namespace prepack::fuzz
-
-#endif  // PREPACK_TESTS_FUZZ_READ_MODULE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_FUZZ_SCRATCH_FOLDER_H_
-#define PREPACK_TESTS_FUZZ_SCRATCH_FOLDER_H_
+#pragma once
 
 // A folder in memory for what the library wants in files: made once, used by every input.
 
@@ -51,5 +50,3 @@ class ScratchFolder {
 };
 
 }  // namespace prepack::fuzz
-
-#endif  // PREPACK_TESTS_FUZZ_SCRATCH_FOLDER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_GEMM_EXPERTS_FILE_H_
-#define PREPACK_TESTS_GEMM_EXPERTS_FILE_H_
+#pragma once
 
 // The files of fixtures/golden_experts/: the experts of a layer as an op takes them, activations,
 // which experts each token was sent to, and what the real op made of it.
@@ -142,5 +141,3 @@ inline std::vector<std::filesystem::path> ExpertFilesOf(std::string_view layout)
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_GEMM_EXPERTS_FILE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_GEMM_KERNEL_MODEL_FILE_H_
-#define PREPACK_TESTS_GEMM_KERNEL_MODEL_FILE_H_
+#pragma once
 
 // The files of fixtures/golden/ as operands of the models: the real packer's bytes, the activations
 // and what the real op made of them.
@@ -110,5 +109,3 @@ inline std::vector<std::filesystem::path> GoldenFilesOf(const std::string& layou
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_GEMM_KERNEL_MODEL_FILE_H_

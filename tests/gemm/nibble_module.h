@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_GEMM_NIBBLE_MODULE_H_
-#define PREPACK_TESTS_GEMM_NIBBLE_MODULE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -47,5 +46,3 @@ struct NibbleModule {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_GEMM_NIBBLE_MODULE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_GGUF_GGUF_BYTES_H_
-#define PREPACK_TESTS_GGUF_GGUF_BYTES_H_
+#pragma once
 
 // Bytes of GGUF files, sound ones and others, put together by hand.
 
@@ -70,5 +69,3 @@ struct GgufBytes {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_GGUF_GGUF_BYTES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_INSPECT_FLIPPED_BITS_H_
-#define PREPACK_TESTS_INSPECT_FLIPPED_BITS_H_
+#pragma once
 
 // Changing single bits of a checkpoint's tensors in place.
 
@@ -49,5 +48,3 @@ inline void CopyFolder(const std::filesystem::path& from, const std::filesystem:
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_INSPECT_FLIPPED_BITS_H_

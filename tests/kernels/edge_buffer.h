@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_KERNELS_EDGE_BUFFER_H_
-#define PREPACK_TESTS_KERNELS_EDGE_BUFFER_H_
+#pragma once
 
 // Memory for kernels that must stay inside of what they are given: it ends where a page begins that
 // nobody may touch, so that a read or write behind it ends the test, and it is poisoned, as are
@@ -83,5 +82,3 @@ inline void PutNibbleAt(uint8_t* row, size_t i, unsigned nibble) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_TESTS_KERNELS_EDGE_BUFFER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_KERNELS_NUMBER_TRIALS_H_
-#define PREPACK_TESTS_KERNELS_NUMBER_TRIALS_H_
+#pragma once
 
 // Trials of the kernels that compute: products, weights of codes, and digests.
 
@@ -465,5 +464,3 @@ inline Trial widen_quads(const TrialShape& shape) {
 }
 
 }  // namespace prepack::trials
-
-#endif  // PREPACK_TESTS_KERNELS_NUMBER_TRIALS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_KERNELS_TRIAL_H_
-#define PREPACK_TESTS_KERNELS_TRIAL_H_
+#pragma once
 
 // A trial: how a kernel is called with a shape.
 
@@ -47,5 +46,3 @@ const T* As(const uint8_t* bytes) {
 
 }  // namespace trials
 }  // namespace prepack
-
-#endif  // PREPACK_TESTS_KERNELS_TRIAL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_KERNELS_TRIALS_H_
-#define PREPACK_TESTS_KERNELS_TRIALS_H_
+#pragma once
 
 // How every kernel of prepack/kernels/kernels.inc is called: for the twin test beside this, the
 // fuzz target isa_twins, and bench_bricks. A kernel without a trial does not compile, and one with
@@ -396,5 +395,3 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_TESTS_KERNELS_TRIALS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_LAYOUTS_REQUESTS_H_
-#define PREPACK_TESTS_LAYOUTS_REQUESTS_H_
+#pragma once
 
 // Modules that every layout is tested with: a layout in the table is tested by the generic tests
 // without another line.
@@ -141,5 +140,3 @@ inline std::vector<std::byte> PanelOf(const PackRequest& request,
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_LAYOUTS_REQUESTS_H_

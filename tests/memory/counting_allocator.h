@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_MEMORY_COUNTING_ALLOCATOR_H_
-#define PREPACK_TESTS_MEMORY_COUNTING_ALLOCATOR_H_
+#pragma once
 
 // Counts what the program allocates by new, from all threads. Linking counting_allocator.cpp
 // switches it on.
@@ -22,5 +21,3 @@ void FailAllocations(bool fail) noexcept;
 Allocated AllocatedSoFar() noexcept;
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_MEMORY_COUNTING_ALLOCATOR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CANONICAL_FIXED_LINEAR_H_
-#define PREPACK_TESTS_CANONICAL_FIXED_LINEAR_H_
+#pragma once
 
 #include <algorithm>
 #include <utility>
@@ -54,5 +53,3 @@ class FixedLinear : public QuantizedLinear {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_CANONICAL_FIXED_LINEAR_H_

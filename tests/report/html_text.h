@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_HTML_HTML_TEXT_H_
-#define PREPACK_TESTS_HTML_HTML_TEXT_H_
+#pragma once
 
 #include <string_view>
 
@@ -10,5 +9,3 @@ inline constexpr std::string_view kMarkup = "<b>&\"'</b>";
 inline constexpr std::string_view kEscaped = "&lt;b&gt;&amp;&quot;'&lt;/b&gt;";
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_HTML_HTML_TEXT_H_

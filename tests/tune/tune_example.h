@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_TUNE_TUNE_EXAMPLE_H_
-#define PREPACK_TESTS_TUNE_TUNE_EXAMPLE_H_
+#pragma once
 
 // Tuning without measuring: runtimes that say how long a kernel took.
 
@@ -86,5 +85,3 @@ inline TuneOptions TuneFixture(const std::string& checkpoint) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_TUNE_TUNE_EXAMPLE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_CHECKED_LEVEL_H_
-#define PREPACK_TESTS_VERIFY_CHECKED_LEVEL_H_
+#pragma once
 
 #include <set>
 #include <string>
@@ -38,5 +37,3 @@ inline PassFailures RunOnTwoThreads(const PackedFolder& folder, const ModuleSamp
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_CHECKED_LEVEL_H_

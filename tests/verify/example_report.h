@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_EXAMPLE_REPORT_H_
-#define PREPACK_TESTS_VERIFY_EXAMPLE_REPORT_H_
+#pragma once
 
 // Reports made by hand, for what reads and shows them.
 
@@ -112,5 +111,3 @@ inline VerifyReport FullReport() {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_EXAMPLE_REPORT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_FOLDER_DAMAGE_H_
-#define PREPACK_TESTS_VERIFY_FOLDER_DAMAGE_H_
+#pragma once
 
 // Changes bytes of a packed folder, and what its manifest says.
 
@@ -70,5 +69,3 @@ inline void EditManifest(const std::filesystem::path& folder,
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_FOLDER_DAMAGE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_IN_PARTS_H_
-#define PREPACK_TESTS_VERIFY_IN_PARTS_H_
+#pragma once
 
 // Verifications that are cut into parts and merged.
 
@@ -61,5 +60,3 @@ inline Result<VerifyReport> VerifyAlsoInParts(const VerifyOptions& options, Prog
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_IN_PARTS_H_

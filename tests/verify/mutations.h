@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_MUTATIONS_H_
-#define PREPACK_TESTS_VERIFY_MUTATIONS_H_
+#pragma once
 
 // What can go wrong when weights are packed, done to a good packed folder. A mutation finds what to
 // change by the layout's own closed form, so that one and the same works for every layout.
@@ -75,5 +74,3 @@ struct Mutation {
 std::span<const Mutation> AllMutations();
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_MUTATIONS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_PACKED_EXAMPLE_H_
-#define PREPACK_TESTS_VERIFY_PACKED_EXAMPLE_H_
+#pragma once
 
 // Folders that Convert made, and the GEMM level on them.
 
@@ -70,5 +69,3 @@ inline GemmResult RunModels(const std::filesystem::path& output,
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_PACKED_EXAMPLE_H_

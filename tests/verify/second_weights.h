@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_SECOND_WEIGHTS_H_
-#define PREPACK_TESTS_VERIFY_SECOND_WEIGHTS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -38,5 +37,3 @@ inline std::vector<float> SecondWeights(const SecondDecoder& decoder, const std:
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_SECOND_WEIGHTS_H_

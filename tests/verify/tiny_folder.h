@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_VERIFY_TINY_FOLDER_H_
-#define PREPACK_TESTS_VERIFY_TINY_FOLDER_H_
+#pragma once
 
 // A tiny packed folder whose descriptions are damaged: whoever reads it ends with a result or an
 // error of the documented kinds, and verify never says "passed" of what is not what was written.
@@ -144,5 +143,3 @@ inline std::string WithoutHash(const std::string& manifest) {
 }
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_VERIFY_TINY_FOLDER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_CLI_DOCS_COMMAND_TREE_H_
-#define PREPACK_TOOLS_CLI_DOCS_COMMAND_TREE_H_
+#pragma once
 
 // The command line as data: what completions and man pages have to know of it.
 
@@ -61,5 +60,3 @@ std::string CommandManPage(const CommandEntry& command, const std::string& versi
 std::string Escaped(const std::string& text, std::string_view special);
 
 }  // namespace prepack::cli_docs
-
-#endif  // PREPACK_TOOLS_CLI_DOCS_COMMAND_TREE_H_

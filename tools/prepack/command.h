@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_COMMAND_H_
-#define PREPACK_TOOLS_PREPACK_COMMAND_H_
+#pragma once
 
 // What the subcommands share. Each has a file of its own with an options struct, a function that
 // adds it to the command line, and a function that runs it and gives the exit code.
@@ -160,5 +159,3 @@ std::string ApartText(const std::map<std::string, std::string>& apart);
 std::string DoneAlreadyText(std::string_view output);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_COMMAND_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_GGUF_COMMANDS_H_
-#define PREPACK_TOOLS_PREPACK_GGUF_COMMANDS_H_
+#pragma once
 
 // convert and plan with --target gguf.
 
@@ -47,5 +46,3 @@ ExitCodeValue RunConvertGguf(gguf::ConvertOptions options, bool verify,
 ExitCodeValue RunPlanGguf(const gguf::PlanOptions& options, const CommonOptions& common);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_GGUF_COMMANDS_H_

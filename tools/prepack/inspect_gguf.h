@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_INSPECT_GGUF_H_
-#define PREPACK_TOOLS_PREPACK_INSPECT_GGUF_H_
+#pragma once
 
 // `prepack inspect model.gguf`: metadata, types and tensors.
 
@@ -16,5 +15,3 @@ Result<std::string> GgufText(const gguf::Model& model, bool tensors);
 Result<Json> GgufJson(const gguf::Model& model);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_INSPECT_GGUF_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_INSPECT_PLACES_H_
-#define PREPACK_TOOLS_PREPACK_INSPECT_PLACES_H_
+#pragma once
 
 // What `prepack inspect` shows of one module in a folder and, when the folder is a packed one, in
 // its source beside it.
@@ -122,5 +121,3 @@ std::string ContentsText(const ByteContents& contents);
 Json ContentsJson(const std::string& path, const ByteContents& contents);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_INSPECT_PLACES_H_

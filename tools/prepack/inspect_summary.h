@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_INSPECT_SUMMARY_H_
-#define PREPACK_TOOLS_PREPACK_INSPECT_SUMMARY_H_
+#pragma once
 
 // `prepack inspect --module`: what the numbers of a module look like.
 
@@ -36,5 +35,3 @@ std::string AllModulesText(const InspectReport& report);
 std::string LayoutText(std::string_view layout);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_INSPECT_SUMMARY_H_

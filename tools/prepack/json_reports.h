@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_JSON_REPORTS_H_
-#define PREPACK_TOOLS_JSON_REPORTS_H_
+#pragma once
 
 // The --json form of every result but that of verify, which the library reads back
 // (verify/report/json.h). Each document names its kind and version, and has a schema of the same
@@ -45,5 +44,3 @@ Json DiffJson(const DiffReport& report);
 Json TargetsJson();
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_JSON_REPORTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_OPTIONS_H_
-#define PREPACK_TOOLS_PREPACK_OPTIONS_H_
+#pragma once
 
 // Are the files that a user wants written where they may be written? Asked before any work is done.
 
@@ -81,5 +80,3 @@ void PrintCpuHint(const std::filesystem::path& source, const PlanOptions& option
                   const CommonOptions& common);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_OPTIONS_H_

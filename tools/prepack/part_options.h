@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_PART_OPTIONS_H_
-#define PREPACK_TOOLS_PREPACK_PART_OPTIONS_H_
+#pragma once
 
 // --part, --report and --merge of the commands that many machines can share.
 
@@ -39,5 +38,3 @@ ExitCodeValue FinishPart(std::string_view command, const PartFlags& flags, const
                          const Result<PartReport>& report, const CommonOptions& common);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_PART_OPTIONS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_
-#define PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -28,5 +27,3 @@ class ShellCarrier final : public FileCarrier {
 };
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_SHELL_CARRIER_H_

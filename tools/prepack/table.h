@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_TABLE_H_
-#define PREPACK_TOOLS_PREPACK_TABLE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -78,5 +77,3 @@ class NamedTable {
 };
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_TERMINAL_H_
-#define PREPACK_TOOLS_PREPACK_TERMINAL_H_
+#pragma once
 
 // What stdout and stderr can show: colours, characters beyond ASCII, and how many columns.
 
@@ -119,5 +118,3 @@ class ProgressDisplay : private ProgressObserver {
 };
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_TERMINAL_H_

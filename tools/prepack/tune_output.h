@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_TUNE_OUTPUT_H_
-#define PREPACK_TOOLS_PREPACK_TUNE_OUTPUT_H_
+#pragma once
 
 // What `prepack tune` prints: text for people, and the document of --json.
 
@@ -15,5 +14,3 @@ std::string TuneText(const TuneReport& report, const std::string& scheme_file);
 Json TuneJson(const TuneReport& report);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_TUNE_OUTPUT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_
-#define PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_
+#pragma once
 
 #include <string>
 
@@ -45,5 +44,3 @@ ExitCodeValue VerifyPartAndPrint(const VerifyOptions& options, const PartFlags& 
                                  const CommonOptions& common);
 
 }  // namespace prepack::cli
-
-#endif  // PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_

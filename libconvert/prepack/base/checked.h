@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_CHECKED_H_
-#define PREPACK_BASE_CHECKED_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -98,5 +97,3 @@ constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_CHECKED_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_CPU_FEATURES_H_
-#define PREPACK_BASE_CPU_FEATURES_H_
+#pragma once
 
 // What kernels of consumers ask of a CPU. (What our own packing kernels use is in isa.h.)
 
@@ -83,5 +82,3 @@ std::string CpuFeaturesText(const CpuFeatures& features);
 CpuFeatures CpuFeaturesOf(std::string_view flags, std::string_view vendor);
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_CPU_FEATURES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_DECIBEL_H_
-#define PREPACK_BASE_DECIBEL_H_
+#pragma once
 
 #include <cmath>
 #include <limits>
@@ -17,5 +16,3 @@ inline std::optional<double> Decibel(double signal, double noise) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_DECIBEL_H_

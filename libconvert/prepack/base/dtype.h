@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_DTYPE_H_
-#define PREPACK_BASE_DTYPE_H_
+#pragma once
 
 // The element types of a safetensors file (mirrors enum Dtype of safetensors 0.8,
 // safetensors/src/tensor.rs), sub-byte ones included.
@@ -50,5 +49,3 @@ uint32_t DTypeBits(DType dtype);
 std::optional<uint64_t> TensorBytes(DType dtype, std::span<const uint64_t> shape);
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_DTYPE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_EXEC_POINTERS_H_
-#define PREPACK_BASE_EXEC_POINTERS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -16,5 +15,3 @@ inline std::vector<char*> ExecPointers(std::vector<std::string>& texts) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_EXEC_POINTERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_FLOAT_CONVERT_H_
-#define PREPACK_BASE_FLOAT_CONVERT_H_
+#pragma once
 
 // Conversions between f32, the two 16-bit floats and FP8, and from FP4. Narrowing rounds to
 // nearest, ties to even, keeps subnormals, turns overflow into infinity, where there is one, and
@@ -126,5 +125,3 @@ inline float RoundByInstruction(DType dtype, float value) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_FLOAT_CONVERT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_FUNCTION_REF_H_
-#define PREPACK_BASE_FUNCTION_REF_H_
+#pragma once
 
 // A reference to an object that can be called (not to a plain function), for parameters: unlike a
 // std::function it owns nothing and never allocates. What it refers to must live longer, as a
@@ -38,5 +37,3 @@ class FunctionRef<Returned(Arguments...)> {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_FUNCTION_REF_H_

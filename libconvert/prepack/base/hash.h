@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_HASH_H_
-#define PREPACK_BASE_HASH_H_
+#pragma once
 
 // xxh3-128 of a stream of bytes, written as 32 lower-case hex digits (the canonical form that
 // `xxh128sum` prints). It guards against damage and mix-ups, not against an attacker.
@@ -60,5 +59,3 @@ std::string Xxh3Hex(std::string_view text);
 bool HashesDiffer(std::span<const std::string_view> texts);
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_HASH_H_

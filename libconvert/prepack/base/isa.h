@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_ISA_H_
-#define PREPACK_BASE_ISA_H_
+#pragma once
 
 // Which instruction set our own packing kernels use. It changes speed only: every level writes the
 // same bytes. (What a consumer's kernel needs is a property of its layout, see layouts/layout.h.)
@@ -51,5 +50,3 @@ class ScopedIsa {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_ISA_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_MEMORY_H_
-#define PREPACK_BASE_MEMORY_H_
+#pragma once
 
 // Memory that files are read into and written from.
 //
@@ -134,5 +133,3 @@ class Scratch {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_MEMORY_H_

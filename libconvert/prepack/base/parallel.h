@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_PARALLEL_H_
-#define PREPACK_BASE_PARALLEL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -53,5 +52,3 @@ class UnitWork {
 Status ForUnits(size_t units, unsigned threads, UnitWork& work);
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_PARALLEL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_PROGRESS_H_
-#define PREPACK_BASE_PROGRESS_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -73,5 +72,3 @@ class Progress {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_PROGRESS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_RANDOM_H_
-#define PREPACK_BASE_RANDOM_H_
+#pragma once
 
 // Reproducible pseudo-random numbers: the same on every machine and with every standard library,
 // because fingerprints and reported figures depend on them. (The distributions of <random> are
@@ -49,5 +48,3 @@ class SplitMix64 {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_RANDOM_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_SHARED_VALUE_H_
-#define PREPACK_BASE_SHARED_VALUE_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -42,5 +41,3 @@ class SharedValue {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_SHARED_VALUE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_STATUS_H_
-#define PREPACK_BASE_STATUS_H_
+#pragma once
 
 // How libconvert reports failure. The library never throws on purpose, never prints and never ends
 // the process: every operation that can fail returns a Status, or a Result<T> (below).
@@ -162,5 +161,3 @@ class [[nodiscard]] Result {
 #define PREPACK_UNIQUE(name) PREPACK_JOIN(name, __COUNTER__)
 #define PREPACK_JOIN(a, b) PREPACK_JOIN_IMPL(a, b)
 #define PREPACK_JOIN_IMPL(a, b) a##b
-
-#endif  // PREPACK_BASE_STATUS_H_

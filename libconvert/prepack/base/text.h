@@ -1,5 +1,4 @@
-#ifndef PREPACK_BASE_TEXT_H_
-#define PREPACK_BASE_TEXT_H_
+#pragma once
 
 // Large numbers as people read them, numbers out of text, and what people may have meant.
 
@@ -34,5 +33,3 @@ std::string_view Trimmed(std::string_view text);
 std::string LowerCase(std::string_view text);
 
 }  // namespace prepack
-
-#endif  // PREPACK_BASE_TEXT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_CHANNEL_ORDERS_H_
-#define PREPACK_CHECK_CHANNEL_ORDERS_H_
+#pragma once
 
 // The orders that channels have after the usual mistakes: words read from the wrong end, nibbles
 // swapped, the interleaving of another format, rows that were moved.
@@ -83,5 +82,3 @@ void JudgeSiblings(std::vector<ModuleCheck>& modules,
                    const std::vector<std::vector<float>>& energies);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_CHANNEL_ORDERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_CHECK_H_
-#define PREPACK_CHECK_CHECK_H_
+#pragma once
 
 // Is a quantized checkpoint complete, sane and what its metadata says? It works on the canonical
 // layout and is therefore the same for every format.
@@ -146,5 +145,3 @@ std::string CheckJUnit(const CheckReport& report, bool strict);
 std::string CheckHtml(const CheckReport& report);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_CHECK_H_

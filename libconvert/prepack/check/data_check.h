@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_DATA_CHECK_H_
-#define PREPACK_CHECK_DATA_CHECK_H_
+#pragma once
 
 // The pass over the data. Modules are measured in parallel but judged in their order, so that the
 // report does not depend on the threads.
@@ -90,5 +89,3 @@ class DataCheck {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_DATA_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_GGUF_CHECK_H_
-#define PREPACK_CHECK_GGUF_CHECK_H_
+#pragma once
 
 // What `prepack check` asks of a GGUF model, beside what opening it proves.
 
@@ -26,5 +25,3 @@ Status CheckGgufValues(const gguf::Model& model, unsigned threads, Progress& pro
                        std::vector<Finding>& findings);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_GGUF_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_JUDGEMENT_H_
-#define PREPACK_CHECK_JUDGEMENT_H_
+#pragma once
 
 // Which statistics of a quantized module are suspicious. The bars lie where no sound checkpoint of
 // a real quantizer comes near, and where the known defects of quantizers and exporters are.
@@ -78,5 +77,3 @@ inline constexpr size_t kMinSizePeers = 3;
 void JudgeModel(std::vector<ModuleCheck>& modules, std::vector<Finding>& findings);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_JUDGEMENT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_MEASURED_H_
-#define PREPACK_CHECK_MEASURED_H_
+#pragma once
 
 // What `check` measures by reading data, as the report of a part holds it (measure/measurements.h).
 
@@ -37,5 +36,3 @@ struct DifferentValues {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_MEASURED_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_MODEL_CHECKS_H_
-#define PREPACK_CHECK_MODEL_CHECKS_H_
+#pragma once
 
 // The shapes of modules against config.json: hidden_size, the *intermediate_size fields,
 // num_attention_heads, num_key_value_heads, head_dim and vocab_size, there or in text_config or
@@ -137,5 +136,3 @@ constexpr uint64_t MemoryOfHiddenChannels(uint64_t k) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_MODEL_CHECKS_H_

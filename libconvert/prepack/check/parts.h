@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_PARTS_H_
-#define PREPACK_CHECK_PARTS_H_
+#pragma once
 
 // A check that many machines share: each reads a part of the data and writes a report, and the
 // reports together give what one machine would have found (measure/measurements.h).
@@ -25,5 +24,3 @@ Result<CheckReport> MergeCheck(const CheckOptions& options,
                                std::span<const std::filesystem::path> reports, Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_PARTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_PLAIN_STATISTICS_H_
-#define PREPACK_CHECK_PLAIN_STATISTICS_H_
+#pragma once
 
 // NaN and infinity in tensors that are not quantized: norms, biases, embeddings, heads, routers.
 // Exports of models that overflowed have them, and loaders do not check.
@@ -98,5 +97,3 @@ Status CompareOtherTensors(const Checkpoint& checkpoint, const QuantizedModel& m
                            Progress& progress, std::vector<Finding>& findings);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_PLAIN_STATISTICS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CHECK_WIRING_H_
-#define PREPACK_CHECK_WIRING_H_
+#pragma once
 
 // Which neuron is which? The modules of an MLP share its neurons: row i of gate_proj, row i of
 // up_proj and column i of down_proj belong to neuron i, and all three are vectors over the same
@@ -189,5 +188,3 @@ class WiredBlocks {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CHECK_WIRING_H_

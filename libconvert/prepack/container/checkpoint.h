@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_CHECKPOINT_H_
-#define PREPACK_CONTAINER_CHECKPOINT_H_
+#pragma once
 
 // A checkpoint comes from anywhere, and its side files are copied into the output: a link in it to
 // /home/me/.ssh/id_rsa would publish that file with the packed model. So links are followed only
@@ -195,5 +194,3 @@ inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor)
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_CHECKPOINT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_FOLDER_LISTING_H_
-#define PREPACK_CONTAINER_FOLDER_LISTING_H_
+#pragma once
 
 // The files in the folder of a checkpoint: which of them are weights, and which links may be
 // followed.
@@ -45,5 +44,3 @@ std::string_view FormatOfFile(std::string_view name);
 Status RefuseFile(std::string_view where, std::string_view file);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_FOLDER_LISTING_H_

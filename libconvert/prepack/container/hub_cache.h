@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_HUB_CACHE_H_
-#define PREPACK_CONTAINER_HUB_CACHE_H_
+#pragma once
 
 // Names of the Hugging Face hub, "ORG/NAME" or "ORG/NAME@REVISION", for models that are in the
 // local cache. It is laid out like this (mirrors huggingface_hub 2.4):
@@ -61,5 +60,3 @@ Result<std::optional<HubOrigin>> HubOriginOf(const std::filesystem::path& folder
 Result<std::filesystem::path> PathOrSnapshot(const std::string& argument);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_HUB_CACHE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_JSON_H_
-#define PREPACK_CONTAINER_JSON_H_
+#pragma once
 
 // The JSON type of this project, and what its readers share. The handler below derives from a class
 // of nlohmann's, so this header includes all of <nlohmann/json.hpp>.
@@ -110,5 +109,3 @@ Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
 const Json* JsonMember(const Json& object, std::string_view key);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_JSON_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_JSON_CHILD_H_
-#define PREPACK_CONTAINER_JSON_CHILD_H_
+#pragma once
 
 // A program that answers questions: a JSON object in a line for each, on its standard input and
 // output. What it writes to its standard error is kept, to be quoted when it fails.
@@ -50,5 +49,3 @@ class Child {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_JSON_CHILD_H_

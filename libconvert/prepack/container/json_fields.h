@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_JSON_FIELDS_H_
-#define PREPACK_CONTAINER_JSON_FIELDS_H_
+#pragma once
 
 // Typed access to the members of a JSON object. JsonFields reads documents of our own, in which a
 // member is there and has its type; the functions below it read configs that others write.
@@ -123,5 +122,3 @@ Status UnknownKeyword(std::string_view where, std::string_view key, std::string_
                       std::string_view expected);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_JSON_FIELDS_H_

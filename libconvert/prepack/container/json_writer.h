@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_JSON_WRITER_H_
-#define PREPACK_CONTAINER_JSON_WRITER_H_
+#pragma once
 
 // Writes a JSON document piece by piece, with exactly the bytes of Json::dump(2): a document with
 // an entry for every module or tensor needs neither a DOM nor all of its text in memory. Such
@@ -93,5 +92,3 @@ Json JsonAsWritten(Json value);
 std::string PythonJsonText(const Json& value);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_JSON_WRITER_H_

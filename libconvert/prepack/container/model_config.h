@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_MODEL_CONFIG_H_
-#define PREPACK_CONTAINER_MODEL_CONFIG_H_
+#pragma once
 
 // What config.json says about the language model. Multimodal models nest its config under different
 // names; all code looks it up here.
@@ -29,5 +28,3 @@ std::string_view ModelTypeOf(const Json& config);
 std::optional<DType> DTypeOfConfig(const Json& config);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_MODEL_CONFIG_H_

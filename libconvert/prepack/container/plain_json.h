@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_PLAIN_JSON_H_
-#define PREPACK_CONTAINER_PLAIN_JSON_H_
+#pragma once
 
 // The JSON that writers of checkpoints write, and nothing else: strings of printable ASCII without
 // escapes, and integers from 0 on. Headers and index of half a million tensors are 130 MB of it,
@@ -104,5 +103,3 @@ bool TakeNumbers(PlainJson& json, const Element& element) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_PLAIN_JSON_H_

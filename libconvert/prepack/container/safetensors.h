@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_SAFETENSORS_H_
-#define PREPACK_CONTAINER_SAFETENSORS_H_
+#pragma once
 
 // The dimensions of a tensor. Models have hundreds of thousands of tensors, nearly all with one or
 // two dimensions: these need no separate allocation.
@@ -195,5 +194,3 @@ class SafetensorsSax : public JsonSax {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_SAFETENSORS_H_

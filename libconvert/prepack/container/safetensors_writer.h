@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_SAFETENSORS_WRITER_H_
-#define PREPACK_CONTAINER_SAFETENSORS_WRITER_H_
+#pragma once
 
 // Writes a safetensors file of known shape, from any number of threads, in any order.
 //
@@ -89,5 +88,3 @@ class SafetensorsWriter {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_SAFETENSORS_WRITER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONTAINER_SHARD_INDEX_H_
-#define PREPACK_CONTAINER_SHARD_INDEX_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -48,5 +47,3 @@ Status CheckIndex(const std::filesystem::path& index_path, ShardIndex& index,
                   const Checkpoint& checkpoint);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONTAINER_SHARD_INDEX_H_

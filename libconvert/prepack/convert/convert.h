@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_CONVERT_H_
-#define PREPACK_CONVERT_CONVERT_H_
+#pragma once
 
 // The whole conversion: a quantized checkpoint goes in, a packed folder comes out, or a part of
 // one.
@@ -80,5 +79,3 @@ struct ConvertReport {
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_CONVERT_H_

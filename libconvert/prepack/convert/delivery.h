@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_DELIVERY_H_
-#define PREPACK_CONVERT_DELIVERY_H_
+#pragma once
 
 // Files of an output that are taken somewhere as soon as they are complete and on the disk, one
 // after the other, beside the work. What has been taken is noted in `.OUT.prepack-delivered`, so
@@ -61,5 +60,3 @@ class Delivery {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_DELIVERY_H_

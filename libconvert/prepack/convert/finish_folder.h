@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_FINISH_FOLDER_H_
-#define PREPACK_CONVERT_FINISH_FOLDER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -122,5 +121,3 @@ Status FinishFolder(const std::filesystem::path& folder, const std::vector<Index
                     const PackedContents& contents, Progress& progress, Manifest& manifest);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_FINISH_FOLDER_H_

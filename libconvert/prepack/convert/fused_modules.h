@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_FUSED_MODULES_H_
-#define PREPACK_CONVERT_FUSED_MODULES_H_
+#pragma once
 
 // Modules that runtimes run as one and that are packed as one: q, k and v as qkv_proj, gate and up
 // as gate_up_proj (formats/model_parts.h), and all experts of a mixture as two stacks. The runtime
@@ -31,5 +30,3 @@ Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedM
                                   bool for_values = false);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_FUSED_MODULES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_LAYOUT_CHOICE_H_
-#define PREPACK_CONVERT_LAYOUT_CHOICE_H_
+#pragma once
 
 // Which layout of the target a module gets: every one is asked, in order of preference.
 
@@ -32,5 +31,3 @@ Result<LayoutChoice> ChooseLayout(const QuantizedLinear& linear, const PackReque
                                   const PlanOptions& options, const Plan& plan);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_LAYOUT_CHOICE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_MERGE_H_
-#define PREPACK_CONVERT_MERGE_H_
+#pragma once
 
 // What a part of a conversion knows besides its shards, for `prepack merge`. In the folder of the
 // part stand
@@ -75,5 +74,3 @@ struct MergeReport {
 Result<MergeReport> Merge(const MergeOptions& options, Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_MERGE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_MODULE_PACKER_H_
-#define PREPACK_CONVERT_MODULE_PACKER_H_
+#pragma once
 
 // What one thread has packed but not yet written. The kernel lets only one thread at a time write
 // to a file: a thread that finds the file busy goes on packing and later writes several pieces at
@@ -135,5 +134,3 @@ class ModulePacker {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_MODULE_PACKER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_MODULE_REQUEST_H_
-#define PREPACK_CONVERT_MODULE_REQUEST_H_
+#pragma once
 
 #include <span>
 #include <string_view>
@@ -27,5 +26,3 @@ PackRequest InBf16(PackRequest request);
 std::string_view MixtureOf(std::string_view module);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_MODULE_REQUEST_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_OUTPUT_SHARDS_H_
-#define PREPACK_CONVERT_OUTPUT_SHARDS_H_
+#pragma once
 
 // Which tensors the output has and which file each goes to: decided from the plan alone, so that
 // the output does not depend on threads or timing.
@@ -73,5 +72,3 @@ std::vector<size_t> UnitsInTurns(const OutputShards& shards);
 std::string ShardName(size_t shard, size_t count);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_OUTPUT_SHARDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_PLAN_H_
-#define PREPACK_CONVERT_PLAN_H_
+#pragma once
 
 // For every quantized module: the layout it gets, or why each candidate was rejected. Made from
 // headers, and for checkpoints from the zero points and scales that a format might not hold.
@@ -187,5 +186,3 @@ std::optional<DType> ActivationDTypeFromName(std::string_view name);
 std::string_view ActivationDTypeName(DType dtype);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_PLAN_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_RESUME_H_
-#define PREPACK_CONVERT_RESUME_H_
+#pragma once
 
 #include <cstdint>
 #include <filesystem>
@@ -142,5 +141,3 @@ Status CheckSources(const Checkpoint& checkpoint, SourcesOfUnit sources_of, unsi
                     Progress& progress, FinishedUnits& finished);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_RESUME_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_SCHEME_CHOICE_H_
-#define PREPACK_CONVERT_SCHEME_CHOICE_H_
+#pragma once
 
 // The arithmetic that the user wants: `--scheme w4a8`, `--scheme 'mlp=w4a8'`.
 
@@ -70,5 +69,3 @@ class SchemeChooser {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_SCHEME_CHOICE_H_

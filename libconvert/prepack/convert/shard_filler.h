@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_SHARD_FILLER_H_
-#define PREPACK_CONVERT_SHARD_FILLER_H_
+#pragma once
 
 // Fills the shards: every unit (a packed module, or a tensor that passes through) goes from the
 // source to its place in the output. A unit is a row of small tasks, in this order:
@@ -114,5 +113,3 @@ class ShardFiller final : private UnitWork {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_SHARD_FILLER_H_

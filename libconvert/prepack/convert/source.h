@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_SOURCE_H_
-#define PREPACK_CONVERT_SOURCE_H_
+#pragma once
 
 // Whatever a conversion can begin with.
 
@@ -29,5 +28,3 @@ struct GgufSource {
 Result<Checkpoint> OpenSource(const std::filesystem::path& path, const GgufSource& options = {});
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_SOURCE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_SOURCE_FLOW_H_
-#define PREPACK_CONVERT_SOURCE_FLOW_H_
+#pragma once
 
 // The shards of a source that come while it is converted, and go when nothing needs them any more,
 // for a disk that is smaller than the model.
@@ -153,5 +152,3 @@ class SourceFlow {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_SOURCE_FLOW_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_WHOLE_MIXTURES_H_
-#define PREPACK_CONVERT_WHOLE_MIXTURES_H_
+#pragma once
 
 // Runtimes that read all experts of a layer or none, and all in one layout
 // (Layout::whole_mixtures), and hold those of each NUMA node apart (packed/node_shares.h).
@@ -33,5 +32,3 @@ Status CutMixtures(uint64_t nodes, std::vector<const QuantizedLinear*>& modules,
 Status CheckNodesAreForTarget(const PlanOptions& options, const Target& target);
 
 }  // namespace prepack
-
-#endif  // PREPACK_CONVERT_WHOLE_MIXTURES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_DIFF_DIFF_H_
-#define PREPACK_DIFF_DIFF_H_
+#pragma once
 
 // Tensors that belong to no quantized module: embeddings, norms, biases. Tensors of the same dtype
 // are identical if their bytes are; floats of different dtypes, if their values are.
@@ -106,5 +105,3 @@ std::string SqnrText(const WeightDifferences& differences);
 std::string DiffHtml(const DiffReport& report);
 
 }  // namespace prepack
-
-#endif  // PREPACK_DIFF_DIFF_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_DIFF_MODULE_DIFF_H_
-#define PREPACK_DIFF_MODULE_DIFF_H_
+#pragma once
 
 // The weight matrix of a module on one side of a comparison: quantized, or a float tensor.
 
@@ -82,5 +81,3 @@ class ModuleComparison {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_DIFF_MODULE_DIFF_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_DIFF_WEIGHT_DIFFERENCES_H_
-#define PREPACK_DIFF_WEIGHT_DIFFERENCES_H_
+#pragma once
 
 // How two matrices of weights differ, and what that is called.
 
@@ -91,5 +90,3 @@ struct WeightDifferences {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_DIFF_WEIGHT_DIFFERENCES_H_

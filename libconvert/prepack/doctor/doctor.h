@@ -1,5 +1,4 @@
-#ifndef PREPACK_DOCTOR_DOCTOR_H_
-#define PREPACK_DOCTOR_DOCTOR_H_
+#pragma once
 
 // Do this machine, what is installed on it, and a folder fit together, and what is to be done where
 // they do not? Everything is read from files; only oneDNN, which `verify` loads too, is started.
@@ -122,5 +121,3 @@ struct DoctorOptions {
 Result<DoctorReport> Diagnose(const DoctorOptions& options);
 
 }  // namespace prepack
-
-#endif  // PREPACK_DOCTOR_DOCTOR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_DOCTOR_MACHINE_H_
-#define PREPACK_DOCTOR_MACHINE_H_
+#pragma once
 
 // The machine that this process runs on, as far as kernels of consumers care, from the files in
 // which Linux says it.
@@ -34,5 +33,3 @@ struct Machine {
 Machine ReadMachine(const std::filesystem::path& root = "/");
 
 }  // namespace prepack
-
-#endif  // PREPACK_DOCTOR_MACHINE_H_

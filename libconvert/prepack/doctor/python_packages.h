@@ -1,5 +1,4 @@
-#ifndef PREPACK_DOCTOR_PYTHON_PACKAGES_H_
-#define PREPACK_DOCTOR_PYTHON_PACKAGES_H_
+#pragma once
 
 // What is installed in a Python environment, by the names of its *.dist-info folders: no Python
 // runs, and nothing of the environment is executed.
@@ -34,5 +33,3 @@ std::string NormalPackageName(std::string_view name);
 Result<std::optional<PythonEnvironment>> FindPython(const std::filesystem::path& python);
 
 }  // namespace prepack
-
-#endif  // PREPACK_DOCTOR_PYTHON_PACKAGES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_ACCEPTED_H_
-#define PREPACK_FORMATS_ACCEPTED_H_
+#pragma once
 
 // --accept ID[=PATTERN]: findings that the user knows about. They are reported, but fail nothing.
 //
@@ -80,5 +79,3 @@ class AcceptanceScope {
 std::vector<Finding> UnusedAcceptances(const AcceptedFindings& accepted);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_ACCEPTED_H_

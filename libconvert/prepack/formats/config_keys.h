@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_CONFIG_KEYS_H_
-#define PREPACK_FORMATS_CONFIG_KEYS_H_
+#pragma once
 
 // The keys that quantizers write into a quantization_config, format by format. A key that is not
 // among them may mean anything: weights that divide by their scale differ from those that multiply
@@ -57,5 +56,3 @@ inline constexpr std::string_view kGptqModelKeys =
 Status CheckConfigKeys(const QuantizationConfig& config, FindingTally& findings);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_CONFIG_KEYS_H_

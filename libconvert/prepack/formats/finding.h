@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_FINDING_H_
-#define PREPACK_FORMATS_FINDING_H_
+#pragma once
 
 // Something about a checkpoint that the user should know. Every kind of finding has one row in the
 // table of finding_kinds.inc, with an identifier that never changes: scripts may rely on it.
@@ -92,5 +91,3 @@ class FindingTally {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_FINDING_H_

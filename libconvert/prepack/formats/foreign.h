@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_FOREIGN_H_
-#define PREPACK_FORMATS_FOREIGN_H_
+#pragma once
 
 // What prepack does not read, and refuses by name: other methods, checkpoints without a
 // declaration, and modules that another method stored.
@@ -49,5 +48,3 @@ void ReportForeignModules(const Checkpoint& checkpoint, std::span<const ModuleTe
                           QuantizedModel& model);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_FOREIGN_H_

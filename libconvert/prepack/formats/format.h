@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_FORMAT_H_
-#define PREPACK_FORMATS_FORMAT_H_
+#pragma once
 
 // A format is how a quantizer stores a checkpoint. Each has a folder of its own here and one row in
 // formats.inc; the reader it provides turns every quantized layer into the canonical layout.
@@ -87,5 +86,3 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint,
                                              const AcceptedFindings& accepted = {});
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_FORMAT_H_

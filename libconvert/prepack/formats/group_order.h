@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_GROUP_ORDER_H_
-#define PREPACK_FORMATS_GROUP_ORDER_H_
+#pragma once
 
 // g_idx: the group of each input channel. The codes stay in the order of the checkpoint; with
 // activation order only the map from channel to group is scattered. The tensor decides whether
@@ -46,5 +45,3 @@ Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& 
                               uint64_t group_size, GroupDialect dialect);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_GROUP_ORDER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_MODEL_PARTS_H_
-#define PREPACK_FORMATS_MODEL_PARTS_H_
+#pragma once
 
 // The layers and parts that a language model consists of.
 
@@ -65,5 +64,3 @@ std::span<const SiblingSet> SiblingSets();
 void ReportFusedSiblings(std::span<const ModuleTensors> modules, QuantizedModel& model);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_MODEL_PARTS_H_

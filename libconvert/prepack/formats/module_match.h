@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_MODULE_MATCH_H_
-#define PREPACK_FORMATS_MODULE_MATCH_H_
+#pragma once
 
 // Which modules an entry of a quantization config means (mirrors compressed-tensors 0.19,
 // utils/match.py, and what AutoRound and GPTQModel share with it).
@@ -108,5 +107,3 @@ Result<size_t> FirstInOrder(const RuleOrder& order, size_t chosen, Matches match
 std::string OrderDiffers(std::string_view ours, std::string_view theirs, std::string_view where);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_MODULE_MATCH_H_

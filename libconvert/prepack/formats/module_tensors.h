@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_MODULE_TENSORS_H_
-#define PREPACK_FORMATS_MODULE_TENSORS_H_
+#pragma once
 
 // The tensors of a checkpoint, module by module: MODULE.SUFFIX, whichever shards they lie in.
 
@@ -80,5 +79,3 @@ Status RequireModules(const QuantizedModel& model, std::string_view where,
                       std::string_view expected, std::string_view weights = "quantized");
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_MODULE_TENSORS_H_

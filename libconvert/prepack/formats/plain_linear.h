@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_PLAIN_LINEAR_H_
-#define PREPACK_FORMATS_PLAIN_LINEAR_H_
+#pragma once
 
 // A linear layer that no quantizer touched, seen as a module: MODULE.weight, BF16 [N, K].
 
@@ -20,5 +19,3 @@ std::unique_ptr<QuantizedLinear> MakePlainLinear(const Checkpoint& checkpoint,
                                                  const StoredTensor& weight);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_PLAIN_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_QUANTIZATION_CONFIG_H_
-#define PREPACK_FORMATS_QUANTIZATION_CONFIG_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -78,5 +77,3 @@ Status CopiesDisagree(std::string_view where, std::string_view found, std::strin
 Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_QUANTIZATION_CONFIG_H_

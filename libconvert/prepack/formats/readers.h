@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_READERS_H_
-#define PREPACK_FORMATS_READERS_H_
+#pragma once
 
 // The readers of the formats. What each reads, and what is stored, is at the top of its reader.cpp.
 
@@ -17,5 +16,3 @@ namespace prepack {
 #include "prepack/formats/formats.inc"
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_READERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_REGEX_H_
-#define PREPACK_FORMATS_REGEX_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -99,5 +98,3 @@ class ModulePattern {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_REGEX_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_SIMPLE_PATTERN_H_
-#define PREPACK_FORMATS_SIMPLE_PATTERN_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -38,5 +37,3 @@ class SimplePattern {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_SIMPLE_PATTERN_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_STORED_LINEAR_H_
-#define PREPACK_FORMATS_STORED_LINEAR_H_
+#pragma once
 
 // What the readers of all formats share: a quantized module whose bytes lie in a checkpoint.
 
@@ -87,5 +86,3 @@ Status RefuseInputsFirst(const Checkpoint& checkpoint, std::string_view module,
 std::unique_ptr<QuantizedLinear> TrimInputs(std::unique_ptr<QuantizedLinear> padded, uint64_t k);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_STORED_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ACTIVATION_QUANTIZERS_H_
-#define PREPACK_GEMM_ACTIVATION_QUANTIZERS_H_
+#pragma once
 
 // How the consumers quantize activations to eight bits before they multiply, to the bit. All work
 // on rows of finite numbers: x is [M, K] with K = k.
@@ -59,5 +58,3 @@ struct Fp8Rows {
 Fp8Rows QuantizeFp8(std::span<const float> x, uint64_t k);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ACTIVATION_QUANTIZERS_H_

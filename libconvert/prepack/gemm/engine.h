@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ENGINE_H_
-#define PREPACK_GEMM_ENGINE_H_
+#pragma once
 
 // The real matrix multiplication that verify runs: oneDNN's, on packed weights as they lie in the
 // file where oneDNN is the consumer, and on unpacked weights everywhere else.
@@ -93,5 +92,3 @@ class GemmEngine {
 Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine();
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ENGINE_H_

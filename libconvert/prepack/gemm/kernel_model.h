@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_KERNEL_MODEL_H_
-#define PREPACK_GEMM_KERNEL_MODEL_H_
+#pragma once
 
 // What the consumers' CPU kernels compute on packed bytes: where each reads its operands, in which
 // order it multiplies and adds, and what it rounds. A model walks the bytes by the address
@@ -151,5 +150,3 @@ using MakeModel = Result<std::unique_ptr<KernelModel>>(const PackedOperands& pac
 #include "prepack/layouts/layouts.inc"
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_KERNEL_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_MODEL_GGML_H_
-#define PREPACK_GEMM_MODEL_GGML_H_
+#pragma once
 
 // What llama.cpp computes with a matrix of a GGUF file: models of the products of ggml's CPU
 // backend (ggml/src/ggml-cpu of build 11434), y[M, N] = x[M, K] · W[N, K]ᵀ with x in f32.
@@ -130,5 +129,3 @@ class GgmlWeights {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_MODEL_GGML_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_MODEL_OPERANDS_H_
-#define PREPACK_GEMM_MODEL_OPERANDS_H_
+#pragma once
 
 // What all models need of their operands: checks, loads from bytes of any alignment, and rounding.
 
@@ -150,5 +149,3 @@ ModelRows<T> DivideRows(std::span<const T> x, uint64_t k, std::span<const T> bas
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_MODEL_OPERANDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_REFERENCE_H_
-#define PREPACK_GEMM_REFERENCE_H_
+#pragma once
 
 // The truth that results are compared with: f64 throughout (Eigen).
 
@@ -20,5 +19,3 @@ void ReferenceProductAvx512(uint64_t m, uint64_t n, uint64_t k, const double* x,
                             double* y);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_REFERENCE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_REFERENCE_PRODUCT_H_
-#define PREPACK_GEMM_REFERENCE_PRODUCT_H_
+#pragma once
 
 // The product of reference.h by Eigen, for the files that compile it, one per instruction set.
 //
@@ -28,5 +27,3 @@ void Product(uint64_t m, uint64_t n, uint64_t k, const double* x, const double* 
 
 }  // namespace
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_REFERENCE_PRODUCT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_STRIP_MODEL_H_
-#define PREPACK_GEMM_STRIP_MODEL_H_
+#pragma once
 
 // The part that is common to all models. They go through blocks of kModelBlock output channels, and
 // through each by runs of input channels, so that decoded weights stay in the cache while all
@@ -290,5 +289,3 @@ constexpr int32_t WrappingMul(int32_t a, int32_t b) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_STRIP_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GGUF_BLOCKS_H_
-#define PREPACK_GGUF_BLOCKS_H_
+#pragma once
 
 // The blocks of those types of ggml that hold a grid exactly: codes, scales and minima. Types whose
 // codes are entries of tables (IQ…) are not among them.
@@ -46,5 +45,3 @@ Block DecodeBlock(GgmlType type, const std::byte* bytes);
 void Dequantize(GgmlType type, std::span<const std::byte> bytes, std::span<float> weights);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_GGUF_BLOCKS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GGUF_CURSOR_H_
-#define PREPACK_GGUF_CURSOR_H_
+#pragma once
 
 // Walks a file from front to back through a window, so that a header of any length takes little
 // memory and few system calls.
@@ -43,5 +42,3 @@ class Cursor {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_GGUF_CURSOR_H_

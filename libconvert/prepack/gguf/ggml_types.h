@@ -1,5 +1,4 @@
-#ifndef PREPACK_GGUF_GGML_TYPES_H_
-#define PREPACK_GGUF_GGML_TYPES_H_
+#pragma once
 
 // The types of tensors in a GGUF file, by ggml's names and numbers: how many weights a block has,
 // and how many bytes.
@@ -84,5 +83,3 @@ using Dims = FixedVector<uint64_t, kMaxDims>;
 std::optional<uint64_t> BytesOf(GgmlType type, const Dims& dims);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_GGUF_GGML_TYPES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GGUF_HEADER_H_
-#define PREPACK_GGUF_HEADER_H_
+#pragma once
 
 // The header of one GGUF file: metadata and the list of tensors. A file is hostile input: every
 // count and length is compared with what is left of the file before it is believed, and memory
@@ -81,5 +80,3 @@ std::string NumberText(ValueType type, uint64_t bits);  // "-5", "1e-06", "true"
 std::optional<uint64_t> UintOf(const Value& value);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_GGUF_HEADER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GGUF_KEYS_H_
-#define PREPACK_GGUF_KEYS_H_
+#pragma once
 
 // Names and numbers of the GGUF container, as ggml writes them.
 
@@ -40,5 +39,3 @@ inline constexpr std::string_view kBlockPrefix = "blk.";
 std::string SplitName(std::string_view stem, uint64_t no, uint64_t count);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_GGUF_KEYS_H_

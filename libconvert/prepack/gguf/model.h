@@ -1,5 +1,4 @@
-#ifndef PREPACK_GGUF_MODEL_H_
-#define PREPACK_GGUF_MODEL_H_
+#pragma once
 
 // A model in GGUF: one file, or several that llama.cpp has split ("model-00001-of-00003.gguf"), of
 // which any may be named. Metadata is that of the first.
@@ -80,5 +79,3 @@ class Model {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_GGUF_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_INSPECT_INSPECT_H_
-#define PREPACK_INSPECT_INSPECT_H_
+#pragma once
 
 // What each target would make of a checkpoint: the plan of a conversion with no options, in
 // figures.
@@ -124,5 +123,3 @@ Result<InspectReport> Inspect(const std::filesystem::path& path);
 std::string InspectHtml(const InspectReport& report);
 
 }  // namespace prepack
-
-#endif  // PREPACK_INSPECT_INSPECT_H_

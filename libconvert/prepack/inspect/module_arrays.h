@@ -1,5 +1,4 @@
-#ifndef PREPACK_INSPECT_MODULE_ARRAYS_H_
-#define PREPACK_INSPECT_MODULE_ARRAYS_H_
+#pragma once
 
 // All numbers of a quantized module as arrays, for programs that go on with them: wherever they
 // lie, in the canonical layout of model/quantized_linear.h.
@@ -49,5 +48,3 @@ Result<ModuleArrays> WriteModuleArrays(const OpenedFolder& folder, std::string_v
                                        const std::filesystem::path& file);
 
 }  // namespace prepack
-
-#endif  // PREPACK_INSPECT_MODULE_ARRAYS_H_

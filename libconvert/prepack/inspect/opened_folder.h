@@ -1,5 +1,4 @@
-#ifndef PREPACK_INSPECT_OPENED_FOLDER_H_
-#define PREPACK_INSPECT_OPENED_FOLDER_H_
+#pragma once
 
 // A checkpoint or packed folder, opened to look at single numbers in it.
 
@@ -49,5 +48,3 @@ Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,
                                                const std::filesystem::path& path);
 
 }  // namespace prepack
-
-#endif  // PREPACK_INSPECT_OPENED_FOLDER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_INSPECT_PLACES_H_
-#define PREPACK_INSPECT_PLACES_H_
+#pragma once
 
 // Where the numbers of a packed module lie in its parts, and which numbers a byte holds, found with
 // the functions of the layout alone: codes by its closed form; scales and zero points, which have
@@ -152,5 +151,3 @@ Result<ByteContents> ReadByteContents(const OpenedFolder& folder, std::string_vi
                                       uint64_t offset);
 
 }  // namespace prepack
-
-#endif  // PREPACK_INSPECT_PLACES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_INSPECT_SUMMARY_H_
-#define PREPACK_INSPECT_SUMMARY_H_
+#pragma once
 
 // Names that differ only in numbers, as one: `model.layers.{0..31}.mlp.down_proj`.
 
@@ -113,5 +112,3 @@ struct ModuleNumbers {
 Result<ModuleNumbers> MeasureModule(const OpenedFolder& folder, std::string_view module);
 
 }  // namespace prepack
-
-#endif  // PREPACK_INSPECT_SUMMARY_H_

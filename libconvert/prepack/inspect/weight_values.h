@@ -1,5 +1,4 @@
-#ifndef PREPACK_INSPECT_WEIGHT_VALUES_H_
-#define PREPACK_INSPECT_WEIGHT_VALUES_H_
+#pragma once
 
 // Output channels [n0, n0 + rows) of a packed module in the canonical layout, wherever they begin:
 // layouts unpack whole strips, and the rows that nobody asked for are cut off.
@@ -113,5 +112,3 @@ Result<WeightValues> ReadWeightValues(const OpenedFolder& folder, std::string_vi
                                       const PanelRange& range, ValueKind kind);
 
 }  // namespace prepack
-
-#endif  // PREPACK_INSPECT_WEIGHT_VALUES_H_

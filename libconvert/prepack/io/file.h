@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_FILE_H_
-#define PREPACK_IO_FILE_H_
+#pragma once
 
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -215,5 +214,3 @@ class TextFile {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_FILE_H_

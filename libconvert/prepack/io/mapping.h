@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_MAPPING_H_
-#define PREPACK_IO_MAPPING_H_
+#pragma once
 
 // A file mapped into memory, to read short runs of it without a system call for each, and without
 // a copy.
@@ -111,5 +110,3 @@ class MappedWindows {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_MAPPING_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_MEMORY_LIMIT_H_
-#define PREPACK_IO_MEMORY_LIMIT_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -25,5 +24,3 @@ Result<unsigned> ThreadsWithin(const MemoryNeed& need, unsigned jobs, uint64_t m
 Result<uint64_t> AnonymousMemory();
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_MEMORY_LIMIT_H_

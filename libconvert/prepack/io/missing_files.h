@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_MISSING_FILES_H_
-#define PREPACK_IO_MISSING_FILES_H_
+#pragma once
 
 // Weights of which only headers are here (io/file.h), brought when they are read. `verify --fetch`
 // reads a share of a model, and nobody knows before which files that takes.
@@ -40,5 +39,3 @@ class MissingFiles {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_MISSING_FILES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_NOTED_RANGES_H_
-#define PREPACK_IO_NOTED_RANGES_H_
+#pragma once
 
 // Which bytes of files are read while a model is opened and planned. Beside headers these are few:
 // the shape that a tensor states, the first zero points of a module, a scale of activations.
@@ -50,5 +49,3 @@ class NotedRanges {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_NOTED_RANGES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_OUTPUT_FOLDER_H_
-#define PREPACK_IO_OUTPUT_FOLDER_H_
+#pragma once
 
 // An output folder that appears whole or not at all.
 //
@@ -93,5 +92,3 @@ class OutputFolder {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_OUTPUT_FOLDER_H_

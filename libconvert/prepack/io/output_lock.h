@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_OUTPUT_LOCK_H_
-#define PREPACK_IO_OUTPUT_LOCK_H_
+#pragma once
 
 // Keeps two processes from writing the same output at the same time: a flock on a hidden sibling of
 // it, `.NAME.prepack-lock`, which is removed at the end.
@@ -36,5 +35,3 @@ class OutputLock {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_OUTPUT_LOCK_H_

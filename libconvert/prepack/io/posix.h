@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_POSIX_H_
-#define PREPACK_IO_POSIX_H_
+#pragma once
 
 // The system calls that change, read or look at files, one function each. Everything in io/ goes
 // through here, so that tests can make any of them fail (SetFaultHook) and prove what is left
@@ -108,5 +107,3 @@ int Resolve(const std::filesystem::path& path, std::filesystem::path& resolved);
 int List(const std::filesystem::path& folder, std::vector<std::string>& names);
 
 }  // namespace prepack::posix
-
-#endif  // PREPACK_IO_POSIX_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_IO_SCRATCH_FOLDER_H_
-#define PREPACK_IO_SCRATCH_FOLDER_H_
+#pragma once
 
 #include <filesystem>
 #include <utility>
@@ -27,5 +26,3 @@ class ScratchFolder {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_IO_SCRATCH_FOLDER_H_

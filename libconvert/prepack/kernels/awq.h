@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_AWQ_H_
-#define PREPACK_KERNELS_AWQ_H_
+#pragma once
 
 // The two orders of nibbles that AWQ stores.
 
@@ -82,5 +81,3 @@ inline constexpr size_t kGemvFastChunkBytes = kGemvFastRows * kGemvFastRowBytes;
 using UnpackGemvFastFn = void(const uint8_t* stored, size_t chunks, uint8_t* unpacked);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_AWQ_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_AWQ_BODY_H_
-#define PREPACK_KERNELS_AWQ_BODY_H_
+#pragma once
 
 // The bodies of the kernels of awq.h.
 //
@@ -172,5 +171,3 @@ void UnpackGemvFast(const uint8_t* stored, size_t chunks, uint8_t* unpacked) {
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_AWQ_BODY_H_

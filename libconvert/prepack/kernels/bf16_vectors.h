@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_BF16_VECTORS_H_
-#define PREPACK_KERNELS_BF16_VECTORS_H_
+#pragma once
 
 // Rounding to bf16 for the bodies of the kernels, in registers and one by one. Other files have the
 // same as RoundByInstruction and RoundTo (base/float_convert.h), compiled for other instruction
@@ -108,5 +107,3 @@ template <Bf16Rounding... kOffered, typename Work>
 
 }  // namespace
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_BF16_VECTORS_H_

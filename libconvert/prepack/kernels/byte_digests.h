@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_BYTE_DIGESTS_H_
-#define PREPACK_KERNELS_BYTE_DIGESTS_H_
+#pragma once
 
 // Digests (weight_digests.h) of weights of one byte each, FP8 for one, without writing the weights
 // anywhere: codes look up what they stand for, in bf16. As in code_digests.h only the lower halves
@@ -30,5 +29,3 @@ using DigestBytePairsFn = void(const uint8_t* pairs, size_t stride, size_t count
                                uint32_t* digests);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_BYTE_DIGESTS_H_

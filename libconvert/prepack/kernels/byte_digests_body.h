@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_BYTE_DIGESTS_BODY_H_
-#define PREPACK_KERNELS_BYTE_DIGESTS_BODY_H_
+#pragma once
 
 // The bodies of byte_digests.h. The 256 weights fill eight registers of AVX-512, of which a shuffle
 // looks codes up in two. AVX2 and NEON have no shuffle of so many numbers, and leave all of it to
@@ -116,5 +115,3 @@ void DigestBytePairs(const uint8_t* pairs, size_t stride, size_t count, const By
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_BYTE_DIGESTS_BODY_H_

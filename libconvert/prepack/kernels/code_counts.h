@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_COUNTS_H_
-#define PREPACK_KERNELS_CODE_COUNTS_H_
+#pragma once
 
 // Counts and sums of codes, by which `check` judges whether they are those of weights
 // (check/code_windows.h).
@@ -63,5 +62,3 @@ struct Fp8Sums {
 using SumFp8CodesFn = Fp8Sums(const uint8_t* codes, size_t count);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_CODE_COUNTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_COUNTS_BODY_H_
-#define PREPACK_KERNELS_CODE_COUNTS_BODY_H_
+#pragma once
 
 // The bodies of code_counts.h. Nibbles look up in a register what they add to sums, and to the
 // bytes that count them.
@@ -384,5 +383,3 @@ ByteSums SumByteCodes(const uint8_t* codes, size_t count, uint8_t flip) {
 }
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_CODE_COUNTS_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_DIGESTS_H_
-#define PREPACK_KERNELS_CODE_DIGESTS_H_
+#pragma once
 
 // Digests (weight_digests.h) of weights of few bits, without writing the weights anywhere. A group
 // of an output channel holds no more than 16 different weights of 4 bits: they are computed once,
@@ -37,5 +36,3 @@ using DigestQuadsFn = void(const int8_t* quads, size_t stride, size_t count, con
                            uint32_t* digests);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_CODE_DIGESTS_H_

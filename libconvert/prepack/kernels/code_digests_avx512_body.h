@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_DIGESTS_AVX512_BODY_H_
-#define PREPACK_KERNELS_CODE_DIGESTS_AVX512_BODY_H_
+#pragma once
 
 // What code_digests_body.h is made of for AVX-512, a quarter faster than lanes of AVX2: a shuffle
 // of 16-bit numbers looks up whole weights, and reads no more bits of an index than it needs, so
@@ -74,5 +73,3 @@ struct CodeFactors {
 }  // namespace
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_CODE_DIGESTS_AVX512_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_DIGESTS_BODY_H_
-#define PREPACK_KERNELS_CODE_DIGESTS_BODY_H_
+#pragma once
 
 // The bodies of code_digests.h: the scalar twins, and the choice of a way to round. Without
 // ordinary scales that takes twice as many instructions.
@@ -251,5 +250,3 @@ void DigestNibbles(const uint8_t* codes, size_t stride, size_t count, const Nibb
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_CODE_DIGESTS_BODY_H_

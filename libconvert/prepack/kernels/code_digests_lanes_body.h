@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_DIGESTS_LANES_BODY_H_
-#define PREPACK_KERNELS_CODE_DIGESTS_LANES_BODY_H_
+#pragma once
 
 // What code_digests_body.h is made of for AVX2 and NEON: shuffles of bytes look up the lower and
 // the upper bytes of weights.
@@ -204,5 +203,3 @@ void DigestNibbleLines(const uint8_t* codes, size_t stride, size_t count,
 }
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_CODE_DIGESTS_LANES_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_ROWS_H_
-#define PREPACK_KERNELS_CODE_ROWS_H_
+#pragma once
 
 // Codes that are packed along K, for many output channels side by side: row r is the r-th word of
 // every channel's bit string. Here such rows are brought to the width of the canonical layout, four
@@ -78,5 +77,3 @@ inline uint32_t PackedCode(const CodePacking& packing, std::span<const uint32_t>
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_CODE_ROWS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODE_ROWS_BODY_H_
-#define PREPACK_KERNELS_CODE_ROWS_BODY_H_
+#pragma once
 
 // The bodies of code_rows.h: plain loops, which the compiler vectorises for each level.
 
@@ -105,5 +104,3 @@ void WidenCodes(const CodePacking& packing, const uint32_t* stored, size_t units
 }
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_CODE_ROWS_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_CODES_H_
-#define PREPACK_KERNELS_CODES_H_
+#pragma once
 
 // Codes of 1 to 7 bits out of little-endian bit streams, into the forms that a panel holds, and
 // back.
@@ -112,5 +111,3 @@ inline bool HasF8NaN(const uint8_t* codes, size_t count) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_CODES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_DENSE_CODES_H_
-#define PREPACK_KERNELS_DENSE_CODES_H_
+#pragma once
 
 // The kernels behind codes.h: codes out of little-endian bit streams, in which code i of b bits
 // takes bits [i·b, i·b + b).
@@ -19,5 +18,3 @@ using UnpackCodesFn = void(uint32_t bits, const uint8_t* stream, size_t count, u
 using JoinWordsFn = void(uint32_t used, const uint8_t* words, size_t count, uint8_t* stream);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_DENSE_CODES_H_

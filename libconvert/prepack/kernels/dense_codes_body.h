@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_DENSE_CODES_BODY_H_
-#define PREPACK_KERNELS_DENSE_CODES_BODY_H_
+#pragma once
 
 // The bodies of dense_codes.h. Codes that end up as nibbles are taken out in pairs, as fields of
 // twice the width: eight fields of w bits take exactly w bytes of the stream, and one byte each of
@@ -306,5 +305,3 @@ void UnpackCodes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* ou
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_DENSE_CODES_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_DENSE_FIELDS_H_
-#define PREPACK_KERNELS_DENSE_FIELDS_H_
+#pragma once
 
 // Fields of a few bits in a number of 64, for code that packs and unpacks them on any CPU.
 
@@ -29,5 +28,3 @@ constexpr uint64_t FieldMask(unsigned ones, unsigned period) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_DENSE_FIELDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_FIGURE_SUMS_H_
-#define PREPACK_KERNELS_FIGURE_SUMS_H_
+#pragma once
 
 // The sums behind the figures of a product (verify/products.h) and of a comparison of weights
 // (diff/float_differences.h).
@@ -57,5 +56,3 @@ using AddDifferencesFn = void(const float* a, const float* b, size_t rows,
                               const DifferenceBounds& bounds, DifferenceLanes& lanes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_FIGURE_SUMS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_FIGURE_SUMS_BODY_H_
-#define PREPACK_KERNELS_FIGURE_SUMS_BODY_H_
+#pragma once
 
 // The bodies of figure_sums.h. The error of a sum is computed without a branch, as Knuth does it:
 // it is exact, as Neumaier's is, so both are the same number. Four channels fill a register of
@@ -126,5 +125,3 @@ void AddDifferences(const float* a, const float* b, size_t rows, const Differenc
 }
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_FIGURE_SUMS_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_FLOAT_DOTS_H_
-#define PREPACK_KERNELS_FLOAT_DOTS_H_
+#pragma once
 
 // Products of vectors of floats, for angles between them.
 
@@ -14,5 +13,3 @@ inline constexpr size_t kDotLanes = 32;
 using DotFloatsFn = double(const float* a, const float* b, size_t count);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_FLOAT_DOTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_FLOAT_DOTS_BODY_H_
-#define PREPACK_KERNELS_FLOAT_DOTS_BODY_H_
+#pragma once
 
 // The body of float_dots.h.
 
@@ -32,5 +31,3 @@ double DotFloats(const float* a, const float* b, size_t count) {
 }
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_FLOAT_DOTS_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_KERNELS_H_
-#define PREPACK_KERNELS_KERNELS_H_
+#pragma once
 
 // The kernels, and the choice between their versions. A kernel X has
 //
@@ -75,5 +74,3 @@ inline TransposeUnitsFn* TransposeUnits(size_t unit_bytes) {
 #undef PREPACK_KERNEL
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_KERNELS_H_

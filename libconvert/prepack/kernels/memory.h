@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_MEMORY_H_
-#define PREPACK_KERNELS_MEMORY_H_
+#pragma once
 
 // What kernels do to memory besides their work: copies, runs and hints. Inlined always, so that
 // files for different instruction sets do not share one copy.
@@ -75,5 +74,3 @@ inline void XorCopy(std::span<const std::byte> from, std::byte mask, std::span<s
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_MEMORY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_COLUMNS_H_
-#define PREPACK_KERNELS_NIBBLE_COLUMNS_H_
+#pragma once
 
 // 4-bit codes that lie by output channel turned into columns, one per input channel, and back:
 //
@@ -39,5 +38,3 @@ using JoinAwqColumnsFn = void(const uint8_t* columns, size_t column_stride, size
                               size_t channels, uint32_t* words, size_t words_stride);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_COLUMNS_H_

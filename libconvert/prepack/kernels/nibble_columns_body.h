@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_
-#define PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_
+#pragma once
 
 // The bodies of nibble_columns.h: a register of words of each of eight input channels at a time,
 // which makes eight registers. The steps are those of the level: with AVX-512 a masked shuffle
@@ -354,5 +353,3 @@ void JoinAwqColumns(const uint8_t* columns, size_t column_stride, size_t rows, s
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_

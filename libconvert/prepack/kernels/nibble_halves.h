@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_HALVES_H_
-#define PREPACK_KERNELS_NIBBLE_HALVES_H_
+#pragma once
 
 // Brings 32 rows of nibbles into the order of instructions that multiply two neighbouring columns
 // at a time, with rows n and n + 16 in one byte:
@@ -27,5 +26,3 @@ using RowsToHalvesFn = void(const uint8_t* rows, size_t row_bytes, size_t cols, 
 using HalvesToRowsFn = void(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_HALVES_H_

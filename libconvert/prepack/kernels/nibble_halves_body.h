@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_HALVES_BODY_H_
-#define PREPACK_KERNELS_NIBBLE_HALVES_BODY_H_
+#pragma once
 
 // The bodies of nibble_halves.h.
 //
@@ -286,5 +285,3 @@ void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t*
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_NIBBLE_HALVES_BODY_H_

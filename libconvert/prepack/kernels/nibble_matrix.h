@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_MATRIX_H_
-#define PREPACK_KERNELS_NIBBLE_MATRIX_H_
+#pragma once
 
 // Transposes a panel of nibbles of any size:
 //
@@ -23,5 +22,3 @@ void NibbleColumnsToRows(const uint8_t* columns, size_t column_bytes, size_t row
                          uint8_t mask, uint8_t* rows, size_t row_bytes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_MATRIX_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_PAIRS_H_
-#define PREPACK_KERNELS_NIBBLE_PAIRS_H_
+#pragma once
 
 // Brings 32 rows of nibbles into the order of instructions that multiply four bytes at a time, with
 // the codes of channels n and n + 8 in one byte, in blocks that end with the sums of their codes:
@@ -38,5 +37,3 @@ using PairsToRowsFn = void(const uint8_t* pairs, size_t cols, size_t blocks, siz
                            uint8_t* rows);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_PAIRS_H_

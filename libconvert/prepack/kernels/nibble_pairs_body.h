@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_PAIRS_BODY_H_
-#define PREPACK_KERNELS_NIBBLE_PAIRS_BODY_H_
+#pragma once
 
 // The bodies of nibble_pairs.h. The sums are taken while the codes are in registers.
 //
@@ -370,5 +369,3 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_by
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_NIBBLE_PAIRS_BODY_H_

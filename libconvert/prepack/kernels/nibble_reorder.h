@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_REORDER_H_
-#define PREPACK_KERNELS_NIBBLE_REORDER_H_
+#pragma once
 
 // Brings the 4-bit codes of some output channels into another order of input channels: they are put
 // in as words in any order, and taken out as rows of a panel.
@@ -45,5 +44,3 @@ class NibbleReorder {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_REORDER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_STEPS_H_
-#define PREPACK_KERNELS_NIBBLE_STEPS_H_
+#pragma once
 
 // Brings eight rows of nibbles into the order of KleidiAI's kernels: in steps of 32 columns, with
 // columns k and k + 16 in one byte, as two's complement:
@@ -38,5 +37,3 @@ using RowsToScaledStepsFn = void(const uint8_t* const* rows, const StepGroups& s
 using StepsToRowsFn = void(const uint8_t* steps, const StepGroups& shape, uint8_t* const* rows);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_STEPS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_STEPS_BODY_H_
-#define PREPACK_KERNELS_NIBBLE_STEPS_BODY_H_
+#pragma once
 
 // The bodies of nibble_steps.h. Both lanes of a register hold a pair of rows: those of lane 0 are
 // rows 0 and 1, or 2 and 3, those of lane 1 four rows further. This leaves the sums of rows, 64
@@ -221,5 +220,3 @@ void StepsToRows(const uint8_t* steps, const StepGroups& shape, uint8_t* const* 
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_NIBBLE_STEPS_BODY_H_

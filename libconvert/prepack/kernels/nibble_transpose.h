@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_
-#define PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_
+#pragma once
 
 // Transposes a block of 16 rows of nibbles:
 //
@@ -49,5 +48,3 @@ using ColumnsToRowsFn = void(const uint8_t* columns, size_t column_stride, size_
                              uint8_t mask, size_t row_bytes, uint8_t* rows);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_

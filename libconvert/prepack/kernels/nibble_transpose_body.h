@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_NIBBLE_TRANSPOSE_BODY_H_
-#define PREPACK_KERNELS_NIBBLE_TRANSPOSE_BODY_H_
+#pragma once
 
 // The bodies of nibble_transpose.h.
 
@@ -449,5 +448,3 @@ void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, ui
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_NIBBLE_TRANSPOSE_BODY_H_

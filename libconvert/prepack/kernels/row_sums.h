@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_ROW_SUMS_H_
-#define PREPACK_KERNELS_ROW_SUMS_H_
+#pragma once
 
 // Sums of the codes of rows, which layouts for integer kernels store beside the codes.
 //
@@ -19,5 +18,3 @@ using SumRowsFn = void(const int8_t* rows, size_t row_stride, size_t row_count, 
                        int32_t* sums);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_ROW_SUMS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_ROW_SUMS_BODY_H_
-#define PREPACK_KERNELS_ROW_SUMS_BODY_H_
+#pragma once
 
 // The bodies of row_sums.h: x86's instruction for sums of absolute differences (from zero) takes
 // unsigned bytes, so signed ones get 128 added, which is taken off in the end. Four rows share the
@@ -80,5 +79,3 @@ void SumRows(const int8_t* rows, size_t row_stride, size_t row_count, size_t col
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_ROW_SUMS_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_STRIP_CODES_H_
-#define PREPACK_KERNELS_STRIP_CODES_H_
+#pragma once
 
 // How the models in gemm/ decode packed codes into a strip (strip_products.h), whatever the
 // layout. Every version gives the same bits.
@@ -38,5 +37,3 @@ using ScaleNibbleLinesFn = void(const uint8_t* codes, size_t stride, size_t coun
 using WidenQuadsFn = void(const int8_t* quads, size_t stride, size_t count, int16_t* w);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_STRIP_CODES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_STRIP_CODES_BODY_H_
-#define PREPACK_KERNELS_STRIP_CODES_BODY_H_
+#pragma once
 
 // The bodies of strip_codes.h: a register holds output channels side by side, as the strip does.
 
@@ -150,5 +149,3 @@ void WidenQuads(const int8_t* quads, size_t stride, size_t count, int16_t* w) {
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_STRIP_CODES_BODY_H_

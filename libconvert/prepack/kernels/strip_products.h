@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_STRIP_PRODUCTS_H_
-#define PREPACK_KERNELS_STRIP_PRODUCTS_H_
+#pragma once
 
 // The inner loops of the models in gemm/: products of rows of activations with a strip of weights.
 //
@@ -34,5 +33,3 @@ using AddPairProductsFn = void(const PairStripRow* rows, size_t row_count, const
 using FuseProductsFn = void(const float* a, const float* b, size_t count, float* sums);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_STRIP_PRODUCTS_H_

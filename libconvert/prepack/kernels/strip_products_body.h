@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_STRIP_PRODUCTS_BODY_H_
-#define PREPACK_KERNELS_STRIP_PRODUCTS_BODY_H_
+#pragma once
 
 // The bodies of strip_products.h: the sums of several rows stay in registers, so that a vector of
 // weights is loaded once for all of them. All files are compiled without contraction: products and
@@ -163,5 +162,3 @@ void FuseProducts(const float* a, const float* b, size_t count, float* sums) {
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_STRIP_PRODUCTS_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_UNIT_TRANSPOSE_H_
-#define PREPACK_KERNELS_UNIT_TRANSPOSE_H_
+#pragma once
 
 // Transposes a matrix of units of U = 1, 2, 4 or 8 bytes:
 //
@@ -28,5 +27,3 @@ using TransposeSummedFn = void(const std::byte* in, size_t in_stride, size_t row
                                std::byte* out, size_t out_stride, int32_t* sums);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_UNIT_TRANSPOSE_H_

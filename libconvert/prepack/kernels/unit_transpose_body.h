@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_UNIT_TRANSPOSE_BODY_H_
-#define PREPACK_KERNELS_UNIT_TRANSPOSE_BODY_H_
+#pragma once
 
 // The bodies of unit_transpose.h. A matrix is cut into blocks, and those of rows that lie far apart
 // go through a tile in runs.
@@ -325,5 +324,3 @@ void TransposeSummedWords(const std::byte* in, size_t in_stride, size_t rows, si
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_UNIT_TRANSPOSE_BODY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_VECTORS_H_
-#define PREPACK_KERNELS_VECTORS_H_
+#pragma once
 
 // Registers for the bodies of the kernels (*_body.h), and what is done with them. A Vector is made
 // of lanes of 16 bytes: two of them with AVX2 and with NEON, where it is a pair of registers, and
@@ -184,5 +183,3 @@ template <size_t kUnit, size_t kTimes = 1, size_t kCount = 0>
 
 }  // namespace
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_VECTORS_H_

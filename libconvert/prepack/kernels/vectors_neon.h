@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_VECTORS_NEON_H_
-#define PREPACK_KERNELS_VECTORS_NEON_H_
+#pragma once
 
 // What vectors.h is made of with NEON. vectors_x86.h says what the functions do.
 
@@ -244,5 +243,3 @@ PREPACK_BINARY(Vector, PackBytes, packus_epi16, vuzp1q_u8)
 
 }  // namespace
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_VECTORS_NEON_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_VECTORS_X86_H_
-#define PREPACK_KERNELS_VECTORS_X86_H_
+#pragma once
 
 // What vectors.h is made of with AVX2 and AVX-512.
 
@@ -362,5 +361,3 @@ using Doubles = __m256d;
 
 }  // namespace
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_VECTORS_X86_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_WEIGHT_DIGESTS_H_
-#define PREPACK_KERNELS_WEIGHT_DIGESTS_H_
+#pragma once
 
 // What verify does to every weight of the source: its steps become a digest that is compared with
 // that of the weights that a kernel reads. A digest is
@@ -33,5 +32,3 @@ using AddStripDigestsFn = void(const float* w, size_t count, const uint32_t* fac
                                uint32_t* digests);
 
 }  // namespace prepack
-
-#endif  // PREPACK_KERNELS_WEIGHT_DIGESTS_H_

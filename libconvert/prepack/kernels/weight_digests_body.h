@@ -1,5 +1,4 @@
-#ifndef PREPACK_KERNELS_WEIGHT_DIGESTS_BODY_H_
-#define PREPACK_KERNELS_WEIGHT_DIGESTS_BODY_H_
+#pragma once
 
 // The bodies of weight_digests.h.
 
@@ -94,5 +93,3 @@ void AddStripDigests(const float* w, size_t count, const uint32_t* factors, uint
 #endif
 
 }  // namespace prepack::PREPACK_LEVEL
-
-#endif  // PREPACK_KERNELS_WEIGHT_DIGESTS_BODY_H_

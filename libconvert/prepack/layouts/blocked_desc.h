@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_BLOCKED_DESC_H_
-#define PREPACK_LAYOUTS_BLOCKED_DESC_H_
+#pragma once
 
 // oneDNN's blocked memory descriptor of a [K, N] weight matrix, as plain fields: comparable across
 // versions of the library, which its opaque struct is not. Mirrors dnnl_memory_desc of oneDNN 3.13
@@ -87,5 +86,3 @@ struct OneDnnOrigin {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_BLOCKED_DESC_H_

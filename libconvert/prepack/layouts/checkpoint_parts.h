@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_CHECKPOINT_PARTS_H_
-#define PREPACK_LAYOUTS_CHECKPOINT_PARTS_H_
+#pragma once
 
 // Symbols and parts that layouts of several checkpoint formats share.
 
@@ -83,5 +82,3 @@ inline uint64_t StripUnit(const PackRequest& request, uint64_t unit) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_CHECKPOINT_PARTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_DRAWING_H_
-#define PREPACK_LAYOUTS_DRAWING_H_
+#pragma once
 
 // Drawings of packed weights for people, made from the closed form of the layout (weight_bit), so
 // that they cannot say anything else than the bytes do.
@@ -63,5 +62,3 @@ std::string DrawWeight(const Layout& layout, const PackRequest& request);
 PackRequest DrawnExample(const Layout& layout);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_DRAWING_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_FINGERPRINT_H_
-#define PREPACK_LAYOUTS_FINGERPRINT_H_
+#pragma once
 
 // Made-up modules that layouts are tried with: for fingerprints, tests and benchmarks. A layout in
 // the table gets its share of them without another line.
@@ -47,5 +46,3 @@ std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& reques
 std::string PackingFingerprint(const Layout& layout);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_FINGERPRINT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_KT_EXPERTS_H_
-#define PREPACK_LAYOUTS_KT_EXPERTS_H_
+#pragma once
 
 // What the layouts of kt-kernel share: its order of tiles, its rules, and its names of tensors.
 
@@ -75,5 +74,3 @@ void ForKtHalves(const KtForm& form, const PackJob& job, Move move) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_KT_EXPERTS_H_

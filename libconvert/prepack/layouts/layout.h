@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_LAYOUT_H_
-#define PREPACK_LAYOUTS_LAYOUT_H_
+#pragma once
 
 // A layout is the exact bytes that one kernel reads. Each has one file in this folder, with its
 // closed form, and one row in the table (table.h) that plan, convert, verify, `prepack targets`,
@@ -492,5 +491,3 @@ Status ReadTileParameters(const Layout& layout, const QuantizedLinear& weights,
                           const PanelRange& tile, TileParameters& parameters);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_LAYOUT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_PARAMETERS_H_
-#define PREPACK_LAYOUTS_PARAMETERS_H_
+#pragma once
 
 // Places, packs and unpacks scales and zero points, as the row of a layout says: in which dtype,
 // and how many output channels lie side by side. They are [rows, G] in the canonical layout. With
@@ -127,5 +126,3 @@ void UnpackZeroNibbles(const ParameterStrip& strip, std::span<const std::byte> p
                        std::span<uint8_t> zero_points);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_PARAMETERS_H_

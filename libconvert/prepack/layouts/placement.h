@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_PLACEMENT_H_
-#define PREPACK_LAYOUTS_PLACEMENT_H_
+#pragma once
 
 // Weights stored [N, K], as panels are: only some bits may differ. Shared by the layouts that do.
 
@@ -76,5 +75,3 @@ void AddCodeSums(const PackJob& job, int32_t factor, std::span<const int32_t> ro
                  std::span<std::byte> sums);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_PLACEMENT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_RULES_H_
-#define PREPACK_LAYOUTS_RULES_H_
+#pragma once
 
 // Eligibility rules that several layouts share. Each gives a sentence with numbers, or nothing.
 // Where a rule is stricter than the consumer's own check, the sentence says what the consumer would
@@ -92,5 +91,3 @@ std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_v
                                           const PackRequest& source);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_RULES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_STORED_CODES_H_
-#define PREPACK_LAYOUTS_STORED_CODES_H_
+#pragma once
 
 // Integer codes and zero points as checkpoint formats pack them into 32-bit words, lowest bits
 // first. Codes are unsigned there: signed bytes are stored with 128 added.
@@ -57,5 +56,3 @@ void ZeroRows(const PackRequest& request, uint64_t rows, std::span<const uint8_t
               uint8_t offset, std::span<uint8_t> zero_points);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_STORED_CODES_H_

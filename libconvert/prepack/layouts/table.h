@@ -1,5 +1,4 @@
-#ifndef PREPACK_LAYOUTS_TABLE_H_
-#define PREPACK_LAYOUTS_TABLE_H_
+#pragma once
 
 // The one table of layouts and targets.
 
@@ -85,5 +84,3 @@ bool BelongsTo(const Layout& layout, std::string_view target);
 BlockedDesc DefaultW8A8Desc(const PackRequest& request);
 
 }  // namespace prepack
-
-#endif  // PREPACK_LAYOUTS_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MEASURE_BASELINE_H_
-#define PREPACK_MEASURE_BASELINE_H_
+#pragma once
 
 // How far quantized weights are from the unquantized checkpoint:
 //
@@ -93,5 +92,3 @@ struct PeerFigure {
 void MarkOutliers(std::vector<PeerFigure>& figures);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MEASURE_BASELINE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MEASURE_BYTE_COUNTS_H_
-#define PREPACK_MEASURE_BYTE_COUNTS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -48,5 +47,3 @@ class ByteCounts {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_MEASURE_BYTE_COUNTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MEASURE_CODE_WINDOWS_H_
-#define PREPACK_MEASURE_CODE_WINDOWS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -209,5 +208,3 @@ struct TextRun {
 std::optional<TextRun> FindText(std::span<const std::byte> bytes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MEASURE_CODE_WINDOWS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MEASURE_MEASUREMENTS_H_
-#define PREPACK_MEASURE_MEASUREMENTS_H_
+#pragma once
 
 // What `verify` and `check` measure by reading weights, kept as values that can be written down, so
 // that many machines can share the reading (--part I/N, --merge).
@@ -185,5 +184,3 @@ Result<std::vector<std::filesystem::path>> PartReports(
 std::string CheckpointIdentity(const std::filesystem::path& path);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MEASURE_MEASUREMENTS_H_

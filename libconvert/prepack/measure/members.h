@@ -1,5 +1,4 @@
-#ifndef PREPACK_MEASURE_MEMBERS_H_
-#define PREPACK_MEASURE_MEMBERS_H_
+#pragma once
 
 // How measured structures are written and read (MeasuredAs): by one list of their members, which
 // serves both ways.
@@ -154,5 +153,3 @@ T MeasuredAs<T>::Read(JsonFields& fields) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_MEASURE_MEMBERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MEASURE_MODULE_STATISTICS_H_
-#define PREPACK_MEASURE_MODULE_STATISTICS_H_
+#pragma once
 
 #include <algorithm>
 #include <cmath>
@@ -210,5 +209,3 @@ Status ReadRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                 StatisticsBuffers& buffers);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MEASURE_MODULE_STATISTICS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_DEQUANTIZED_LINEAR_H_
-#define PREPACK_MODEL_DEQUANTIZED_LINEAR_H_
+#pragma once
 
 // Weights of a quantized module as floating point, for those who compare or measure them.
 
@@ -52,5 +51,3 @@ Scheme DequantizedScheme(uint64_t n, uint64_t k);
 std::unique_ptr<QuantizedLinear> Dequantized(const QuantizedLinear& source);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_DEQUANTIZED_LINEAR_H_

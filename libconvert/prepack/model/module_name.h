@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_MODULE_NAME_H_
-#define PREPACK_MODEL_MODULE_NAME_H_
+#pragma once
 
 // Names of modules and tensors, and the layers that they name:
 //
@@ -71,5 +70,3 @@ NodeShare ParseNodeShare(std::string_view module);
 bool IsDecoderModule(std::string_view module);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_MODULE_NAME_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_PANEL_H_
-#define PREPACK_MODEL_PANEL_H_
+#pragma once
 
 // Parallel work over weights that does not depend on the number of threads: every matrix is cut
 // into stripes of consecutive rows by its shape alone. What is summed per stripe, and merged in the
@@ -123,5 +122,3 @@ void ForRowCodes(CodeType code, std::span<const std::byte> row, uint64_t cols, V
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_PANEL_H_

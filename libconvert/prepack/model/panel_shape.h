@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_PANEL_SHAPE_H_
-#define PREPACK_MODEL_PANEL_SHAPE_H_
+#pragma once
 
 // How large the pieces are that a module is read and packed in. A tile is packed and written as a
 // whole; it is read panel by panel.
@@ -145,5 +144,3 @@ Status ForPanels(const PanelRange& tile, const TileShape& shape, Visit visit) {
 }
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_PANEL_SHAPE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_QUANTIZED_LINEAR_H_
-#define PREPACK_MODEL_QUANTIZED_LINEAR_H_
+#pragma once
 
 // The order of a module's input channels, which is 4·K bytes: too much to keep for every module of
 // a large model. It is read when it is needed, and kept for as long as a thread works on the
@@ -291,5 +290,3 @@ class QuantizedLinear {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_QUANTIZED_LINEAR_H_

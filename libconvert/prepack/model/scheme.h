@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_SCHEME_H_
-#define PREPACK_MODEL_SCHEME_H_
+#pragma once
 
 // What the numbers of a quantized linear layer mean, whatever quantizer stored them.
 
@@ -120,5 +119,3 @@ enum class WantedScheme : uint8_t {
 std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_SCHEME_H_

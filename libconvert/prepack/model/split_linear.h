@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_SPLIT_LINEAR_H_
-#define PREPACK_MODEL_SPLIT_LINEAR_H_
+#pragma once
 
 // Experts that a checkpoint stores stacked, as modules of one expert and one projection each, which
 // is how all other checkpoints have them:
@@ -37,5 +36,3 @@ Result<std::vector<std::unique_ptr<QuantizedLinear>>> SplitExpert(const Quantize
                                                                   bool interleaved);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_SPLIT_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_STACKED_LINEAR_H_
-#define PREPACK_MODEL_STACKED_LINEAR_H_
+#pragma once
 
 // Output channels of modules that are stacked, one module after another, into one.
 
@@ -72,5 +71,3 @@ Result<std::unique_ptr<QuantizedLinear>> Stack(std::string_view module,
 std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_STACKED_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_MODEL_WINDOW_LINEAR_H_
-#define PREPACK_MODEL_WINDOW_LINEAR_H_
+#pragma once
 
 // Some output and input channels of a module as a module of its own.
 
@@ -20,5 +19,3 @@ Result<std::unique_ptr<QuantizedLinear>> TakeWindow(const QuantizedLinear& whole
                                                     const PanelRange& window);
 
 }  // namespace prepack
-
-#endif  // PREPACK_MODEL_WINDOW_LINEAR_H_

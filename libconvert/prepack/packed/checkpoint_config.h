@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_CHECKPOINT_CONFIG_H_
-#define PREPACK_PACKED_CHECKPOINT_CONFIG_H_
+#pragma once
 
 // The quantization_config of an output that is a checkpoint, in the words of its format, as the
 // loaders of the format want it: compressed-tensors 0.19, GPTQModel 7.7, AutoAWQ 0.2.9, auto-round
@@ -44,5 +43,3 @@ std::optional<Json> CheckpointQuantization(std::string_view target, const Json& 
 std::set<std::string> CarriedFiles(const Checkpoint& checkpoint, std::string_view target);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_CHECKPOINT_CONFIG_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_CONVERSION_OBSERVER_H_
-#define PREPACK_PACKED_CONVERSION_OBSERVER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -51,5 +50,3 @@ class ConversionObserver : public SourceObserver {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_CONVERSION_OBSERVER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_FOLDER_H_
-#define PREPACK_PACKED_FOLDER_H_
+#pragma once
 
 // A packed folder opened for reading: the manifest and the files it names.
 
@@ -139,5 +138,3 @@ class PackedModule {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_FOLDER_H_

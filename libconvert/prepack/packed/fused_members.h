@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_FUSED_MEMBERS_H_
-#define PREPACK_PACKED_FUSED_MEMBERS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -92,5 +91,3 @@ class FusedMembers {
 FusedMembers FusedMembersOf(const QuantizedLinear& linear);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_FUSED_MEMBERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_MANIFEST_H_
-#define PREPACK_PACKED_MANIFEST_H_
+#pragma once
 
 // prepack.json: what was made from what, with checksums. Consumers rely on it; the schema is
 // schemas/manifest.schema.json. A packed folder is a derived artifact: the manifest binds it to its
@@ -183,5 +182,3 @@ std::vector<std::vector<std::string>> ExpertsByName(std::string_view module, uin
 Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_MANIFEST_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_MODULE_KINDS_H_
-#define PREPACK_PACKED_MODULE_KINDS_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -70,5 +69,3 @@ class ModuleKinds {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_MODULE_KINDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_NODE_SHARES_H_
-#define PREPACK_PACKED_NODE_SHARES_H_
+#pragma once
 
 // A runtime that computes every expert on all NUMA nodes of a machine has the weights of each node
 // apart: of gate and up a share of the output channels, of down the same share of its input
@@ -37,5 +36,3 @@ uint64_t NodesOf(const Manifest& manifest, std::string_view module);
 void CutAsPacked(const Manifest& manifest, QuantizedModel& model);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_NODE_SHARES_H_

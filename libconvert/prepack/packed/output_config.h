@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_OUTPUT_CONFIG_H_
-#define PREPACK_PACKED_OUTPUT_CONFIG_H_
+#pragma once
 
 #include <span>
 #include <string>
@@ -34,5 +33,3 @@ bool StoresBf16(const Manifest& manifest);
 std::vector<PackedScheme> PackedSchemes(const Manifest& manifest);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_OUTPUT_CONFIG_H_

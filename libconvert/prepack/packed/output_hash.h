@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_OUTPUT_HASH_H_
-#define PREPACK_PACKED_OUTPUT_HASH_H_
+#pragma once
 
 // Where the bytes of a tensor lie, in the source or in the output.
 
@@ -113,5 +112,3 @@ Result<FileRecord> HashFile(const File& file, Progress& progress);
 std::map<std::string, std::string> ShardMetadata();
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_OUTPUT_HASH_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_PACKED_MODEL_H_
-#define PREPACK_PACKED_PACKED_MODEL_H_
+#pragma once
 
 // A packed folder as the source of another output: unpacking is the exact inverse of packing, so
 // its modules are in the canonical layout again, under the names that they had in the checkpoint
@@ -30,5 +29,3 @@ Result<QuantizedModel> ReadSourceModel(const Checkpoint& checkpoint,
                                        const AcceptedFindings& accepted = {});
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_PACKED_MODEL_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_PLAIN_MODULES_H_
-#define PREPACK_PACKED_PLAIN_MODULES_H_
+#pragma once
 
 // Layers that are not quantized and that a runtime would pack at every start: its head, and its
 // attention where only experts are quantized. Packed ahead they are modules like those that were
@@ -27,5 +26,3 @@ void AddPlainAsPacked(const Manifest& manifest, const Checkpoint& checkpoint,
                       QuantizedModel& model);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_PLAIN_MODULES_H_

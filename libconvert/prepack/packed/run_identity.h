@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_RUN_IDENTITY_H_
-#define PREPACK_PACKED_RUN_IDENTITY_H_
+#pragma once
 
 // A share of a conversion, for one of many machines: --part I/N.
 
@@ -83,5 +82,3 @@ Json IdentityJson(const RunIdentity& identity);
 Result<RunIdentity> ReadIdentity(const Json& json, std::string_view where);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_RUN_IDENTITY_H_

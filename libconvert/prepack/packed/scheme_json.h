@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_SCHEME_JSON_H_
-#define PREPACK_PACKED_SCHEME_JSON_H_
+#pragma once
 
 // Schemes and memory descriptors in the manifest and in reports.
 
@@ -33,5 +32,3 @@ Json OneDnnOriginJson(const OneDnnOrigin& origin);
 Result<OneDnnOrigin> ReadOneDnnOrigin(const Json& json, std::string_view where);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_SCHEME_JSON_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_SMALL_PARTS_H_
-#define PREPACK_PACKED_SMALL_PARTS_H_
+#pragma once
 
 // The parts that a packed module has only once and that are not weights: bias, input order, static
 // scale and zero point of activations, what a checkpoint says beside its weights. convert writes
@@ -51,5 +50,3 @@ Status ReadHeldBias(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                     std::vector<float>& bias);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_SMALL_PARTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_SOURCE_IDENTITY_H_
-#define PREPACK_PACKED_SOURCE_IDENTITY_H_
+#pragma once
 
 // Identity of the source. Every tensor has its own hash, which does not depend on how the
 // checkpoint is cut into shards. A set of tensors is identified by the hash of the lines
@@ -84,5 +83,3 @@ std::string SourceHash(const TensorHashes& hashes, std::vector<const StoredTenso
 std::string SourceFingerprint(const TensorHashes& hashes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_SOURCE_IDENTITY_H_

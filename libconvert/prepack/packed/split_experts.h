@@ -1,5 +1,4 @@
-#ifndef PREPACK_PACKED_SPLIT_EXPERTS_H_
-#define PREPACK_PACKED_SPLIT_EXPERTS_H_
+#pragma once
 
 // A checkpoint that is made of one with stacked experts has them one by one
 // (model/split_linear.h), as the readers of its format expect. To be compared with its source, that
@@ -42,5 +41,3 @@ std::string_view ClassWithStacks(const Json& config, bool plain);
 Status SplitAsPacked(const Manifest& manifest, const Json& config, QuantizedModel& model);
 
 }  // namespace prepack
-
-#endif  // PREPACK_PACKED_SPLIT_EXPERTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_REPORT_CHARTS_H_
-#define PREPACK_REPORT_CHARTS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -98,5 +97,3 @@ struct HistogramChart {
 std::string HistogramSvg(const HistogramChart& chart);
 
 }  // namespace prepack
-
-#endif  // PREPACK_REPORT_CHARTS_H_

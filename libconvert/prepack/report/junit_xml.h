@@ -1,5 +1,4 @@
-#ifndef PREPACK_REPORT_JUNIT_XML_H_
-#define PREPACK_REPORT_JUNIT_XML_H_
+#pragma once
 
 // JUnit XML, which CI systems show: the elements and attributes that Jenkins' schema, GitLab and
 // the actions for GitHub have in common.
@@ -38,5 +37,3 @@ std::string NameOfWhole(std::string name, std::span<const JUnitCase> others);
 std::string JUnitXml(std::span<const JUnitSuite> suites);
 
 }  // namespace prepack
-
-#endif  // PREPACK_REPORT_JUNIT_XML_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_REPORT_PAGE_H_
-#define PREPACK_REPORT_PAGE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -50,5 +49,3 @@ std::string_view ToneClass(Tone tone);  // of the style sheet
 std::string HtmlToned(Tone tone, std::string_view text);
 
 }  // namespace prepack
-
-#endif  // PREPACK_REPORT_PAGE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_REPORT_SCATTER_H_
-#define PREPACK_REPORT_SCATTER_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -26,5 +25,3 @@ struct ScatterChart {
 std::string ScatterSvg(const ScatterChart& chart);
 
 }  // namespace prepack
-
-#endif  // PREPACK_REPORT_SCATTER_H_

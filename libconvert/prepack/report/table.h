@@ -1,5 +1,4 @@
-#ifndef PREPACK_REPORT_TABLE_H_
-#define PREPACK_REPORT_TABLE_H_
+#pragma once
 
 // Tables, and those that the page's script sorts by the column that is clicked, and searches.
 
@@ -57,5 +56,3 @@ std::vector<const Thing*> TableRowsOf(const std::vector<Thing>& things, const Ra
 std::string RowsLeftOutHtml(size_t all);
 
 }  // namespace prepack
-
-#endif  // PREPACK_REPORT_TABLE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_ACCURACY_H_
-#define PREPACK_TUNE_ACCURACY_H_
+#pragma once
 
 // How far the products of packed modules are from those of the source's weights, end to end: what
 // `prepack verify` computes, by the same code.
@@ -23,5 +22,3 @@ Result<SampledModule> MeasureAccuracy(const PackedModule& module, const SecondDe
 double MeanDecibelOf(std::span<const SampledModule> modules);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_ACCURACY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_CHOOSE_H_
-#define PREPACK_TUNE_CHOOSE_H_
+#pragma once
 
 // One option for each kind of module, so that the whole costs least: a knapsack with a choice per
 // kind, whose budget is noise. Solved exactly: kinds are few, and of what some kinds can cost
@@ -31,5 +30,3 @@ double NoiseOfDecibel(double decibel);
 double DecibelOfNoise(double noise);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_CHOOSE_H_

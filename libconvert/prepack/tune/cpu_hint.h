@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_CPU_HINT_H_
-#define PREPACK_TUNE_CPU_HINT_H_
+#pragma once
 
 // What a user should know of a CPU before serving what a plan makes: from what kernels need, and
 // from no measurement.
@@ -21,5 +20,3 @@ std::string CpuHint(const Checkpoint& checkpoint, const QuantizedModel& model,
                     const PlanOptions& options, const CpuFeatures& features);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_CPU_HINT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_CPUS_H_
-#define PREPACK_TUNE_CPUS_H_
+#pragma once
 
 // The CPUs that a server of so many threads would run on, and how fast they read memory.
 
@@ -35,5 +34,3 @@ Status PinTo(std::span<const unsigned> cpus);
 double MeasureReadBandwidth(std::span<const unsigned> cpus, uint64_t bytes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_CPUS_H_

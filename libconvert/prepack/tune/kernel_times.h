@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_KERNEL_TIMES_H_
-#define PREPACK_TUNE_KERNEL_TIMES_H_
+#pragma once
 
 // The times of products on this machine, each measured once, however many modules and candidates
 // have it.
@@ -72,5 +71,3 @@ class KernelTimes {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_KERNEL_TIMES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_KINDS_H_
-#define PREPACK_TUNE_KINDS_H_
+#pragma once
 
 // The modules of a model by kind: those of the same role in all layers, with weights of as many
 // bits. A --scheme option with a pattern can tell kinds apart, so each gets a choice of its own.
@@ -81,5 +80,3 @@ uint64_t ExpertsPerToken(const Json& config);
 std::vector<size_t> SpreadOver(size_t all, uint64_t count);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_KINDS_H_

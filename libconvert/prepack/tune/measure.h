@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_MEASURE_H_
-#define PREPACK_TUNE_MEASURE_H_
+#pragma once
 
 // Products that do the same work in different ways are measured against each other: in turn, so
 // that whatever else the machine does falls upon all of them, and for no longer than it takes to
@@ -37,5 +36,3 @@ std::vector<Result<Timing>> MeasureInTurn(std::span<TimedProduct* const> product
                                           const MeasureLimits& limits);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_MEASURE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_REPORT_H_
-#define PREPACK_TUNE_REPORT_H_
+#pragma once
 
 // What was measured, and what was chosen from it. Figures of a kind are of all its modules, each
 // run once; a candidate without a figure says why.
@@ -163,5 +162,3 @@ void Decide(TuneReport& report);
 std::string SchemeFileText(const TuneReport& report);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_REPORT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_RUNTIME_H_
-#define PREPACK_TUNE_RUNTIME_H_
+#pragma once
 
 // What runs the kernels of a target, to be measured: oneDNN in this process, or a program that has
 // the ops of vLLM and zentorch.
@@ -71,5 +70,3 @@ Result<std::unique_ptr<KernelRuntime>> StartPythonRuntime(const std::filesystem:
 uint64_t ColdCopies(uint64_t module_bytes, uint64_t cold_bytes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_RUNTIME_H_

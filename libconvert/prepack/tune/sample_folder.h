@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_SAMPLE_FOLDER_H_
-#define PREPACK_TUNE_SAMPLE_FOLDER_H_
+#pragma once
 
 // Some modules of a checkpoint as a checkpoint of their own, in a folder that is gone at the end:
 // so that what is measured is packed by the code that packs models, from the same weights.
@@ -19,5 +18,3 @@ Status WriteSample(const Checkpoint& checkpoint, std::span<const QuantizedLinear
                    const std::filesystem::path& to);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_SAMPLE_FOLDER_H_

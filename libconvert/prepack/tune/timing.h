@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_TIMING_H_
-#define PREPACK_TUNE_TIMING_H_
+#pragma once
 
 // What a set of measured times says. Others use the machine while something is measured, so times
 // are never averaged: the median counts, with the interval that it lies in with 95 % confidence.
@@ -34,5 +33,3 @@ bool IsDecided(const Timing& a, const Timing& b);
 bool IsRankingCertain(std::span<const Timing> timings);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_TIMING_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_TUNE_H_
-#define PREPACK_TUNE_TUNE_H_
+#pragma once
 
 // Which layout is the fastest on this machine for the modules of this model, and what it costs.
 //
@@ -74,5 +73,3 @@ Result<TuneReport> TuneOn(const TuneMachine& machine, const TuneOptions& options
                           Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_TUNE_H_

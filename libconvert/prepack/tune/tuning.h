@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_TUNING_H_
-#define PREPACK_TUNE_TUNING_H_
+#pragma once
 
 // The measurements of one run: packs the sample of every variant, and fills in the figures of the
 // candidates of every kind.
@@ -59,5 +58,3 @@ class Tuning {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_TUNING_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_TUNE_VARIANTS_H_
-#define PREPACK_TUNE_VARIANTS_H_
+#pragma once
 
 // Every way in which a conversion with one --scheme option could pack the model, and what of them
 // differs for a kind of modules.
@@ -58,5 +57,3 @@ Result<std::vector<TuneVariant>> PlanVariants(const Checkpoint& checkpoint,
 KindCandidates CandidatesOf(const TuneKind& kind, const std::vector<TuneVariant>& variants);
 
 }  // namespace prepack
-
-#endif  // PREPACK_TUNE_VARIANTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_BYTE_PLACES_H_
-#define PREPACK_VERIFY_BYTE_PLACES_H_
+#pragma once
 
 // Words as their bytes, place by place: what four output channels have of 16 input channels.
 
@@ -63,5 +62,3 @@ void SortBytes(const int8_t* from, uint64_t rows, const uint32_t* places, uint64
                std::vector<uint32_t>& words, std::vector<int8_t>& sorted);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_BYTE_PLACES_H_

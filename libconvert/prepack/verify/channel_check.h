@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_CHANNEL_CHECK_H_
-#define PREPACK_VERIFY_CHANNEL_CHECK_H_
+#pragma once
 
 // The check that every output channel gets: the model of the kernel reads the weights that the
 // source holds, and multiplies the one-hot rows; see channel_truth.h.
@@ -62,5 +61,3 @@ class ChannelCheck {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_CHANNEL_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_CHANNEL_PANELS_H_
-#define PREPACK_VERIFY_CHANNEL_PANELS_H_
+#pragma once
 
 // Which output channels of a module are multiplied with all activations.
 //
@@ -33,5 +32,3 @@ std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const Prod
                                           uint64_t weights);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_CHANNEL_PANELS_H_

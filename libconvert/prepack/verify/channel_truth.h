@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_CHANNEL_TRUTH_H_
-#define PREPACK_VERIFY_CHANNEL_TRUTH_H_
+#pragma once
 
 // What all output channels of a module are checked with, from the source, decoded by the second
 // path: digests of their weights, as the kernel multiplies them, and products with the one-hot
@@ -130,5 +129,3 @@ class ChannelTruth {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_CHANNEL_TRUTH_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_CONVERSION_CHECK_H_
-#define PREPACK_VERIFY_CONVERSION_CHECK_H_
+#pragma once
 
 // `convert --verify`: every module goes through all levels as soon as it has been written, while
 // what it was made of and what was written are still in the page cache. The levels, their code and
@@ -59,5 +58,3 @@ class ConversionCheck final : public ConversionObserver {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_CONVERSION_CHECK_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_DECODED_WEIGHTS_H_
-#define PREPACK_VERIFY_DECODED_WEIGHTS_H_
+#pragma once
 
 // What the GEMM level is for outputs that are checkpoints: no kernel reads them, but the second
 // decoder does. It decodes both checkpoints, each by what its own config says, and all weights must
@@ -56,5 +55,3 @@ Result<DecodedDifferences> CompareDecoded(const PackedModule& packed, const Seco
 MemoryNeed MemoryOfDecoding(const PackedModule& packed);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_DECODED_WEIGHTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_EXACTNESS_H_
-#define PREPACK_VERIFY_EXACTNESS_H_
+#pragma once
 
 // Level 2: is the folder still the model? Every part of every packed module is unpacked and
 // compared with the source as the readers deliver it: codes and zero points must be equal, scales
@@ -133,5 +132,3 @@ Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
                        TensorHashes& hashes, LevelResult& result);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_EXACTNESS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GEMM_CHECK_H_
-#define PREPACK_VERIFY_GEMM_CHECK_H_
+#pragma once
 
 // How the multiplication of a packed module is cut, so that its memory is bounded whatever the
 // shape of the module: into panels of output channels and, if there are very many input channels,
@@ -187,5 +186,3 @@ class GemmCheck {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GEMM_CHECK_H_

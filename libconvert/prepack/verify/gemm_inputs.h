@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GEMM_INPUTS_H_
-#define PREPACK_VERIFY_GEMM_INPUTS_H_
+#pragma once
 
 // The activations that a packed module is multiplied with. They are the same on every machine: the
 // seed is the number of input channels, so that modules of the same K share them (input_cache.h),
@@ -124,5 +123,3 @@ class GemmInputs {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GEMM_INPUTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GGUF_H_
-#define PREPACK_VERIFY_GGUF_H_
+#pragma once
 
 // Verifies a GGUF file that prepack has made: is it still what was written, and are its weights
 // those of the source?
@@ -28,5 +27,3 @@ Result<VerifyReport> VerifyGguf(const VerifyOptions& options, Progress& progress
 Result<gguf::Manifest> ReadManifestOfGguf(const std::filesystem::path& file);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GGUF_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GGUF_CONVERSION_CHECK_H_
-#define PREPACK_VERIFY_GGUF_CONVERSION_CHECK_H_
+#pragma once
 
 // `convert --target gguf --consume --verify`: rows are compared as soon as they are written, before
 // the shards that they were made of go. The levels are those of gguf.h; the bytes of the file are
@@ -52,5 +51,3 @@ class GgufConversionCheck final : public gguf::FileObserver {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GGUF_CONVERSION_CHECK_H_

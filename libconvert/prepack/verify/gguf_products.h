@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GGUF_PRODUCTS_H_
-#define PREPACK_VERIFY_GGUF_PRODUCTS_H_
+#pragma once
 
 // The products of a tensor of a GGUF file, and how close they are to the truth.
 //
@@ -131,5 +130,3 @@ class GgufProducts {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GGUF_PRODUCTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GGUF_VERIFICATION_H_
-#define PREPACK_VERIFY_GGUF_VERIFICATION_H_
+#pragma once
 
 // A run of all levels over a GGUF file, at once or while it is made. See gguf.h.
 
@@ -145,5 +144,3 @@ class GgufVerification {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GGUF_VERIFICATION_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_GGUF_WEIGHTS_H_
-#define PREPACK_VERIFY_GGUF_WEIGHTS_H_
+#pragma once
 
 // The weights of a GGUF tensor beside those of its source: what all levels of `verify` compare.
 
@@ -104,5 +103,3 @@ class GgufRows {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_GGUF_WEIGHTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_INPUT_CACHE_H_
-#define PREPACK_VERIFY_INPUT_CACHE_H_
+#pragma once
 
 // Modules of the same K, scheme and layout are multiplied with the same activations. To make these,
 // and what the kernel makes of them, takes as long as to read tens of megabytes of weights, so such
@@ -71,5 +70,3 @@ class InputCache {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_INPUT_CACHE_H_

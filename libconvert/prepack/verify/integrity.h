@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_INTEGRITY_H_
-#define PREPACK_VERIFY_INTEGRITY_H_
+#pragma once
 
 // Which files of a packed folder loaders read. transformers and vLLM take "model.safetensors" if it
 // exists, otherwise the shards that "model.safetensors.index.json" names. vLLM also lists the
@@ -79,5 +78,3 @@ class IntegrityCheck {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_INTEGRITY_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_JUDGEMENT_H_
-#define PREPACK_VERIFY_JUDGEMENT_H_
+#pragma once
 
 // The bar that a product must reach, and what the levels say of themselves.
 
@@ -109,5 +108,3 @@ void JudgeDecisions(const Manifest& manifest, const Checkpoint& source, const Qu
                     bool strict, LevelResult& result);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_JUDGEMENT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_KEPT_ENTRIES_H_
-#define PREPACK_VERIFY_KEPT_ENTRIES_H_
+#pragma once
 
 // What takes long to make and is wanted again: entries by key, which their users share. Those that
 // were used last are kept, up to so many bytes; others are given back when nobody uses them any
@@ -79,5 +78,3 @@ class KeptEntries {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_KEPT_ENTRIES_H_

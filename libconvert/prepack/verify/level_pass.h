@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_LEVEL_PASS_H_
-#define PREPACK_VERIFY_LEVEL_PASS_H_
+#pragma once
 
 // The pass that verify makes over a packed folder: module by module and tensor by tensor, in the
 // order in which they lie there. Each goes through all levels before the next one, so that its
@@ -195,5 +194,3 @@ class LevelPass {
 bool IsOfTheCheckpoints(const Status& status);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_LEVEL_PASS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_MEASURED_H_
-#define PREPACK_VERIFY_MEASURED_H_
+#pragma once
 
 // What `verify` measures by reading data, as the report of a part holds it
 // (measure/measurements.h).
@@ -59,5 +58,3 @@ Status HashSourceTogether(std::vector<const StoredTensor*> tensors, Measurements
                           unsigned threads, Progress& progress, TensorHashes& hashes);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_MEASURED_H_

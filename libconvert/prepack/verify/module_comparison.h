@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_MODULE_COMPARISON_H_
-#define PREPACK_VERIFY_MODULE_COMPARISON_H_
+#pragma once
 
 // One packed module against its source: every part of it.
 
@@ -49,5 +48,3 @@ Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkp
                                         Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_MODULE_COMPARISON_H_

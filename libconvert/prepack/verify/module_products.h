@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_MODULE_PRODUCTS_H_
-#define PREPACK_VERIFY_MODULE_PRODUCTS_H_
+#pragma once
 
 // The products of one packed module, and how close they are to the truth.
 //
@@ -85,5 +84,3 @@ Result<ModuleProducts> MultiplyModule(const PackedModule& packed, const SecondDe
                                       const ProductOptions& options, Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_MODULE_PRODUCTS_H_

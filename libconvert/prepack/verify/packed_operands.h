@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_PACKED_OPERANDS_H_
-#define PREPACK_VERIFY_PACKED_OPERANDS_H_
+#pragma once
 
 // The unpacked weights of a packed module. The second engine multiplies them when the first one is
 // the model of the kernel, which walks the packed bytes itself.
@@ -71,5 +70,3 @@ class LoadedOperands {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_PACKED_OPERANDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_PACKED_SOURCE_H_
-#define PREPACK_VERIFY_PACKED_SOURCE_H_
+#pragma once
 
 // The GEMM level where the source is a packed folder and the output a checkpoint. Nothing but
 // kernels reads a packed folder, so the weights of the source are those that the model of the
@@ -43,5 +42,3 @@ class PackedSource {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_PACKED_SOURCE_H_

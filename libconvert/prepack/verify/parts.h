@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_PARTS_H_
-#define PREPACK_VERIFY_PARTS_H_
+#pragma once
 
 // A verification that many machines share: each reads a part of the data and writes a report, and
 // the reports together give the verdict of one machine (measure/measurements.h).
@@ -27,5 +26,3 @@ Result<VerifyReport> MergeVerification(const VerifyOptions& options,
                                        Progress& progress);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_PARTS_H_

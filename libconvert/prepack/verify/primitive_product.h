@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_PRIMITIVE_PRODUCT_H_
-#define PREPACK_VERIFY_PRIMITIVE_PRODUCT_H_
+#pragma once
 
 // The product that oneDNN's primitive makes of a packed module, on the packed memory as it lies in
 // the file. There it can only multiply all output channels at once, which takes longer than all
@@ -86,5 +85,3 @@ class PrimitiveProduct {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_PRIMITIVE_PRODUCT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_PRODUCTS_H_
-#define PREPACK_VERIFY_PRODUCTS_H_
+#pragma once
 
 // The sums behind a Figure (report.h), compensated and in f64, so that neither the number of
 // outputs nor their order affects the figures.
@@ -148,5 +147,3 @@ class BaselineProduct {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_PRODUCTS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_TRUTH_H_
-#define PREPACK_VERIFY_TRUTH_H_
+#pragma once
 
 // The weights of a packed module as the second decoder reads them from the source, where it may be
 // several modules.
@@ -119,5 +118,3 @@ class GemmTruth {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_TRUTH_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_VERIFICATION_H_
-#define PREPACK_VERIFY_VERIFICATION_H_
+#pragma once
 
 // A run of all levels over one packed folder, of verify.h or verify_conversion.h.
 
@@ -142,5 +141,3 @@ class Verification {
 };
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_VERIFICATION_H_

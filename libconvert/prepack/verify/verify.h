@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_VERIFY_H_
-#define PREPACK_VERIFY_VERIFY_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -77,5 +76,3 @@ Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress);
 ModuleSample ChooseSample(const Manifest& manifest, const SampleChoice& choice);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_VERIFY_H_

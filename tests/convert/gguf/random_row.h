@@ -1,5 +1,4 @@
-#ifndef PREPACK_TESTS_CONVERT_GGUF_RANDOM_ROW_H_
-#define PREPACK_TESTS_CONVERT_GGUF_RANDOM_ROW_H_
+#pragma once
 
 #include <cmath>
 #include <cstddef>
@@ -61,5 +60,3 @@ struct RandomRow {
 };
 
 }  // namespace prepack::testing
-
-#endif  // PREPACK_TESTS_CONVERT_GGUF_RANDOM_ROW_H_

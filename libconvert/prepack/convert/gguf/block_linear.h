@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_BLOCK_LINEAR_H_
-#define PREPACK_CONVERT_GGUF_BLOCK_LINEAR_H_
+#pragma once
 
 // A module whose weights are blocks of ggml, in the canonical layout. Which bytes a block has is
 // drawn in pack_blocks.h.
@@ -50,5 +49,3 @@ Result<bool> HasZeroPoints(const Model& model, const Tensor& tensor);
 std::string FactorsOf(const std::string& tensor);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_BLOCK_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_CONVERT_H_
-#define PREPACK_CONVERT_GGUF_CONVERT_H_
+#pragma once
 
 // A quantized checkpoint as a GGUF file with the same weights. llama.cpp's own converter says what
 // the file holds (converter.h); the weights go from the checkpoint into blocks of ggml as they are
@@ -73,5 +72,3 @@ Result<ConvertReport> WritePlanned(const ConvertOptions& options, Checkpoint& ch
                                    Progress& progress);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_CONVERT_H_

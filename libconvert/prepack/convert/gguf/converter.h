@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_CONVERTER_H_
-#define PREPACK_CONVERT_GGUF_CONVERTER_H_
+#pragma once
 
 // llama.cpp's own converter, run by Python on tracers in place of tensors (trace.py). It was
 // written for the converter of b11434; another one whose interface has moved is refused with what
@@ -37,5 +36,3 @@ Result<ConverterAnswer> AskConverter(const Checkpoint& checkpoint, const Sources
                                      const std::filesystem::path& scratch);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_CONVERTER_H_

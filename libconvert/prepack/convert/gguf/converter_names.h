@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_CONVERTER_NAMES_H_
-#define PREPACK_CONVERT_GGUF_CONVERTER_NAMES_H_
+#pragma once
 
 // Which tensors of a Hugging Face model those of a GGUF file are, where prepack has not made it:
 // llama.cpp's converter is asked what it would make of such a model.
@@ -17,5 +16,3 @@ namespace prepack::gguf {
 Result<Manifest> AskForNames(const Model& model, const GgufSource& options);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_CONVERTER_NAMES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_EXPERT_STACKS_H_
-#define PREPACK_CONVERT_GGUF_EXPERT_STACKS_H_
+#pragma once
 
 // Experts that a quantizer has taken out of stacks, for models whose converter in llama.cpp knows
 // the stacks only: gpt-oss and Granite's hybrids. It is to see the stacks again.
@@ -33,5 +32,3 @@ Result<std::vector<ExpertStack>> FindExpertStacks(const Json& config,
                                                   const std::vector<Source>& sources);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_EXPERT_STACKS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_FILE_LAYOUT_H_
-#define PREPACK_CONVERT_GGUF_FILE_LAYOUT_H_
+#pragma once
 
 // How the tensors of a plan lie in the files of a model, behind their headers.
 
@@ -47,5 +46,3 @@ class FileLayout {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_FILE_LAYOUT_H_

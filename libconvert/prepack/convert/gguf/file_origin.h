@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_FILE_ORIGIN_H_
-#define PREPACK_CONVERT_GGUF_FILE_ORIGIN_H_
+#pragma once
 
 // A GGUF file as a source like any other: a checkpoint that has the names, shapes and rows of the
 // Hugging Face model that the file was made of. Blocks stay where they are, and so do tensors of
@@ -53,5 +52,3 @@ class FileOrigin final : public CheckpointOrigin {
 Result<Checkpoint> OpenGgufSource(const std::filesystem::path& path, const GgufSource& options);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_FILE_ORIGIN_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_INTEGERS_H_
-#define PREPACK_CONVERT_GGUF_INTEGERS_H_
+#pragma once
 
 // The integers that the types of ggml hold, and those of a module.
 
@@ -39,5 +38,3 @@ void TakeIntegers(CodeType type, const uint8_t* codes, uint64_t first, int zero_
                   std::span<int> integers);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_INTEGERS_H_

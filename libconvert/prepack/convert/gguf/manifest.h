@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_MANIFEST_H_
-#define PREPACK_CONVERT_GGUF_MANIFEST_H_
+#pragma once
 
 // What a GGUF file was made of: a JSON file beside it, whose hash is in the file's metadata.
 
@@ -73,5 +72,3 @@ std::string ManifestText(const Manifest& manifest);
 Result<Manifest> ReadManifest(const std::filesystem::path& path, const std::string& hash);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_MANIFEST_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_OBSERVER_H_
-#define PREPACK_CONVERT_GGUF_OBSERVER_H_
+#pragma once
 
 // Looks at GGUF files while they are made, as long as what they are made of is here.
 
@@ -38,5 +37,3 @@ class FileObserver : public SourceObserver {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_OBSERVER_H_

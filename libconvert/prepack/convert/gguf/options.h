@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_OPTIONS_H_
-#define PREPACK_CONVERT_GGUF_OPTIONS_H_
+#pragma once
 
 #include <cstdint>
 #include <filesystem>
@@ -34,5 +33,3 @@ struct PlanOptions {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_OPTIONS_H_

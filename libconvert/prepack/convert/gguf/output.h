@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_OUTPUT_H_
-#define PREPACK_CONVERT_GGUF_OUTPUT_H_
+#pragma once
 
 // Where a GGUF model goes: a file, or a folder of files as llama.cpp splits them. It appears whole
 // or not at all, with its manifest.
@@ -56,5 +55,3 @@ class ModelOutput {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_OUTPUT_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_PACK_BLOCKS_H_
-#define PREPACK_CONVERT_GGUF_PACK_BLOCKS_H_
+#pragma once
 
 // Quantized rows as blocks of ggml, the inverse of blocks.h. Codes are those of the canonical
 // layout (model/quantized_linear.h); no weight is quantized again. Mirrors ggml of llama.cpp
@@ -90,5 +89,3 @@ class RowPacker {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_PACK_BLOCKS_H_

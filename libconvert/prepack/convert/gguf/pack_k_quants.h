@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_PACK_K_QUANTS_H_
-#define PREPACK_CONVERT_GGUF_PACK_K_QUANTS_H_
+#pragma once
 
 // Quantized rows as superblocks of ggml, which have 256 weights: the inverse of blocks.h, as in
 // pack_blocks.h. Nothing is rounded: rows whose scales are not whole multiples of one f16 in every
@@ -35,5 +34,3 @@ bool PackSuperblocks(const IntegerRange& range, const Scheme& scheme, uint64_t k
                      const CodeRow& row, std::byte* out);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_PACK_K_QUANTS_H_

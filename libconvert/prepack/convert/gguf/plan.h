@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_PLAN_H_
-#define PREPACK_CONVERT_GGUF_PLAN_H_
+#pragma once
 
 // What a GGUF file of a model will hold: for every tensor its type, and where its rows come from.
 // Names, shapes and the order of rows are those of llama.cpp's converter (converter.h); types
@@ -49,5 +48,3 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options, const std::filesystem::path& scratch);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_PLAN_H_

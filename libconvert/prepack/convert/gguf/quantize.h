@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_QUANTIZE_H_
-#define PREPACK_CONVERT_GGUF_QUANTIZE_H_
+#pragma once
 
 // Quantizes, for modules that no type of ggml holds and that the user wants small. Everything else
 // in this folder moves codes.
@@ -18,5 +17,3 @@ namespace prepack::gguf {
 Status QuantizeQ8_0(std::span<const float> weights, std::byte* out, Rounded& rounded);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_QUANTIZE_H_

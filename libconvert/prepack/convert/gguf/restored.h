@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_RESTORED_H_
-#define PREPACK_CONVERT_GGUF_RESTORED_H_
+#pragma once
 
 // The tensors of the checkpoint that a GGUF file was made of, found in the file: the inverse of a
 // manifest, which says of every tensor of the file which rows of the checkpoint it holds.
@@ -76,5 +75,3 @@ Result<std::vector<Restored>> Restore(const Model& model, const Manifest& manife
 Manifest NamesOfTheFile(const Model& model);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_RESTORED_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_RESTORED_VALUES_H_
-#define PREPACK_CONVERT_GGUF_RESTORED_VALUES_H_
+#pragma once
 
 // Tensors of floats as the checkpoint had them, written anew.
 
@@ -20,5 +19,3 @@ Result<uint64_t> WriteRestored(const Model& model, const Restored& restored, DTy
                                File& file, uint64_t offset);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_RESTORED_VALUES_H_

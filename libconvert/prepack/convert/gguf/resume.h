@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_RESUME_H_
-#define PREPACK_CONVERT_GGUF_RESUME_H_
+#pragma once
 
 // What a conversion to GGUF is bound to, what its journal (convert/resume.h) says of a unit, and
 // whether it has been done already.
@@ -42,5 +41,3 @@ Result<std::optional<Manifest>> FindFinishedRun(const std::filesystem::path& fir
                                                 unsigned threads, Progress& progress);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_RESUME_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_ROW_SOURCE_H_
-#define PREPACK_CONVERT_GGUF_ROW_SOURCE_H_
+#pragma once
 
 // Rows of a source in the bytes that a GGUF tensor has for them.
 
@@ -48,5 +47,3 @@ std::unique_ptr<RowSource> MakeRowSource(const Checkpoint& checkpoint, const Sou
                                          GgmlType type);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_ROW_SOURCE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_ROWS_H_
-#define PREPACK_CONVERT_GGUF_ROWS_H_
+#pragma once
 
 // Which rows of the checkpoint the rows of a GGUF tensor are.
 
@@ -87,5 +86,3 @@ class RowList {
 uint64_t StripeRows(uint64_t columns);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_ROWS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_SOURCES_H_
-#define PREPACK_CONVERT_GGUF_SOURCES_H_
+#pragma once
 
 // The tensors of a checkpoint as llama.cpp's converter is to see them: as if the model had never
 // been quantized. A source is a matrix of rows [N, K], which a GGUF tensor takes whole.
@@ -54,5 +53,3 @@ struct Sources {
 Result<Sources> FindSources(const Checkpoint& checkpoint, const QuantizedModel& model);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_SOURCES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_SUB_SCALES_H_
-#define PREPACK_CONVERT_GGUF_SUB_SCALES_H_
+#pragma once
 
 // The scales of a superblock of ggml: one f16 times whole numbers of a few bits. Scales that are
 // such products are found to be, and nothing is ever approximated.
@@ -25,5 +24,3 @@ struct SubScales {
 std::optional<SubScales> FindSubScales(std::span<const double> scales, int least, int most);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_SUB_SCALES_H_

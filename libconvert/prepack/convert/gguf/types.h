@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_TYPES_H_
-#define PREPACK_CONVERT_GGUF_TYPES_H_
+#pragma once
 
 // Which types of ggml hold the modules of a model. Q2_K to Q6_K are for those that they hold
 // exactly; whether they do is in the scales, which are read where such a type would be smaller.
@@ -38,5 +37,3 @@ std::vector<std::string_view> WhatRounds(GgmlType type, const QuantizedLinear& l
 Status ChooseTypes(const PlanOptions& options, Sources& sources);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_TYPES_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_UNITS_H_
-#define PREPACK_CONVERT_GGUF_UNITS_H_
+#pragma once
 
 // What is written as one. A tensor is, unless it is a stack of experts that lie in several shards
 // of the checkpoint: then experts of one shard are, so that the shards need not all be here at a
@@ -28,5 +27,3 @@ std::vector<const StoredTensor*> SourcesOf(const Checkpoint& checkpoint, const P
                                            const OutputUnit& unit);
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_UNITS_H_

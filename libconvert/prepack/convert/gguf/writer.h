@@ -1,5 +1,4 @@
-#ifndef PREPACK_CONVERT_GGUF_WRITER_H_
-#define PREPACK_CONVERT_GGUF_WRITER_H_
+#pragma once
 
 // Writes the tensors of a plan into GGUF files, in bounded memory: threads × a stripe of rows.
 
@@ -116,5 +115,3 @@ class TensorWriter final : public UnitWork {
 };
 
 }  // namespace prepack::gguf
-
-#endif  // PREPACK_CONVERT_GGUF_WRITER_H_

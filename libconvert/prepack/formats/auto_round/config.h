@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_
-#define PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_
+#pragma once
 
 // What AutoRound's `packing_format` says of the tensors (mirrors auto-round 0.15,
 // auto_round/export/export_to_autoround/export.py and inference/backend.py):
@@ -121,5 +120,3 @@ class Matcher {
 };
 
 }  // namespace prepack::auto_round
-
-#endif  // PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_

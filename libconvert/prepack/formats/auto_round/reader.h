@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_AUTO_ROUND_READER_H_
-#define PREPACK_FORMATS_AUTO_ROUND_READER_H_
+#pragma once
 
 // How AutoRound's asymmetric modules in the tensors of GPTQ store their zero points: as
 // packing_format says, but for one kind of export that lies (mirrors auto-round 0.15 and 0.16,
@@ -60,5 +59,3 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(
 Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module);
 
 }  // namespace prepack::auto_round
-
-#endif  // PREPACK_FORMATS_AUTO_ROUND_READER_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_AWQ_LINEAR_H_
-#define PREPACK_FORMATS_AWQ_LINEAR_H_
+#pragma once
 
 // AWQ modules as QuantizedLinear; one class per layout (formats/awq/module.h has the shapes). All
 // hold 4-bit codes and unsigned zero points as they multiply: the stored number is z, without the
@@ -61,5 +60,3 @@ class Linear : public StoredLinear {
 };
 
 }  // namespace prepack::awq
-
-#endif  // PREPACK_FORMATS_AWQ_LINEAR_H_

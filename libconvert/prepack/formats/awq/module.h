@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_AWQ_MODULE_H_
-#define PREPACK_FORMATS_AWQ_MODULE_H_
+#pragma once
 
 // The quantization config of an AWQ checkpoint, in the spellings of all its writers (mirrors
 // AutoAWQ 0.2.9, awq/models/_config.py; GPTQModel 7.3, quantization/config.py; and the early
@@ -103,5 +102,3 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkp
                                                         FindingTally& findings);
 
 }  // namespace prepack::awq
-
-#endif  // PREPACK_FORMATS_AWQ_MODULE_H_

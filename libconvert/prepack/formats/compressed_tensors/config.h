@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_
-#define PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_
+#pragma once
 
 // How one group of modules quantizes its weights, or their inputs (mirrors compressed-tensors
 // 0.19, quantization/quant_args.py: QuantizationArgs, and quant_scheme.py: PRESET_SCHEMES).
@@ -179,5 +178,3 @@ class Matcher {
 };
 
 }  // namespace prepack::ct
-
-#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_

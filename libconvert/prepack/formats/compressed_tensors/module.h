@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_
-#define PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_
+#pragma once
 
 // The tensors of a compressed-tensors checkpoint, module by module, and what they are evidence of.
 
@@ -103,5 +102,3 @@ Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeModule(
     const Config& config, FindingTally& findings);
 
 }  // namespace prepack::ct
-
-#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_FP4_MODULE_H_
-#define PREPACK_FORMATS_FP4_MODULE_H_
+#pragma once
 
 // What the dialects of FP4 share: weights of two codes per byte, and their scales. gpt-oss
 // (fp4/reader.cpp), ModelOpt (modelopt/) and Quark (quark/) are read by way of this.
@@ -66,5 +65,3 @@ Status DescribeNvfp4Stack(const Checkpoint& checkpoint, const ModuleTensors& exp
                           std::string_view suffix, const Meaning& meaning, QuantizedModel& model);
 
 }  // namespace prepack::fp4
-
-#endif  // PREPACK_FORMATS_FP4_MODULE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_FP8_CONFIG_H_
-#define PREPACK_FORMATS_FP8_CONFIG_H_
+#pragma once
 
 // The quantization_config of `quant_method: fp8`, `fbgemm_fp8` and `mxfp8`; reader.cpp says what is
 // stored.
@@ -60,5 +59,3 @@ struct Config {
 Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared);
 
 }  // namespace prepack::fp8
-
-#endif  // PREPACK_FORMATS_FP8_CONFIG_H_

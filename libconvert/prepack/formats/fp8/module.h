@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_FP8_MODULE_H_
-#define PREPACK_FORMATS_FP8_MODULE_H_
+#pragma once
 
 // What the dialects of FP8 share: a weight of F8_E4M3 [N, K] and its scale, which say the same
 // thing under whichever names. `quant_method: fp8` and `fbgemm_fp8` (fp8/), ModelOpt (modelopt/)
@@ -105,5 +104,3 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
                                                              const Meaning& meaning);
 
 }  // namespace prepack::fp8
-
-#endif  // PREPACK_FORMATS_FP8_MODULE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_GPTQ_CONFIG_H_
-#define PREPACK_FORMATS_GPTQ_CONFIG_H_
+#pragma once
 
 // What the copies of a GPTQ config say, with the spellings of all its writers brought together
 // (mirrors GPTQModel 7, quantization/config.py, and AutoGPTQ):
@@ -121,5 +120,3 @@ bool IsOfAutoRound(const std::vector<std::string>& producers);
 Status RefuseTgiConfig(const Checkpoint& checkpoint);
 
 }  // namespace prepack::gptq
-
-#endif  // PREPACK_FORMATS_GPTQ_CONFIG_H_

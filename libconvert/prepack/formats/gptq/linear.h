@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_GPTQ_LINEAR_H_
-#define PREPACK_FORMATS_GPTQ_LINEAR_H_
+#pragma once
 
 // A module in the tensors of GPTQ as a QuantizedLinear (mirrors GPTQModel 7,
 // nn_modules/qlinear/__init__.py, and vLLM 0.32, quantization/auto_gptq.py). For N = 3, K = 16,
@@ -87,5 +86,3 @@ class Linear final : public StoredLinear {
 };
 
 }  // namespace prepack::gptq
-
-#endif  // PREPACK_FORMATS_GPTQ_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_GPTQ_MODULE_H_
-#define PREPACK_FORMATS_GPTQ_MODULE_H_
+#pragma once
 
 // The tensors of a GPTQ module and what their shapes say, checked against each other.
 
@@ -62,5 +61,3 @@ Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors&
                               const Settings& settings, FindingTally& findings);
 
 }  // namespace prepack::gptq
-
-#endif  // PREPACK_FORMATS_GPTQ_MODULE_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_GPTQ_ZEROS_H_
-#define PREPACK_FORMATS_GPTQ_ZEROS_H_
+#pragma once
 
 // Zero points of GPTQ: packed along N like codes along K, and stored as z or as z − 1.
 //
@@ -87,5 +86,3 @@ Status CheckZeros(const ZeroSample& sample, Zeros declared, std::string_view whe
                   std::string_view hint, FindingTally& findings);
 
 }  // namespace prepack::gptq
-
-#endif  // PREPACK_FORMATS_GPTQ_ZEROS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_QUARK_CONFIG_H_
-#define PREPACK_FORMATS_QUARK_CONFIG_H_
+#pragma once
 
 // What Quark's quantization config says of each module (mirrors amd-quark 0.13,
 // torch/quantization/config/config.py).
@@ -50,5 +49,3 @@ struct Config {
 Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared);
 
 }  // namespace prepack::quark
-
-#endif  // PREPACK_FORMATS_QUARK_CONFIG_H_

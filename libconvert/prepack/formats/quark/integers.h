@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_QUARK_INTEGERS_H_
-#define PREPACK_FORMATS_QUARK_INTEGERS_H_
+#pragma once
 
 // Quark's modules of integers (mirrors amd-quark 0.13, torch/utils/pack.py and
 // torch/export/nn/modules/realquantizer.py): W = (q − z) · scale.
@@ -77,5 +76,3 @@ std::unique_ptr<QuantizedLinear> MakeIntegerLinear(const Checkpoint& checkpoint,
                                                    const IntegerParts& parts);
 
 }  // namespace prepack::quark
-
-#endif  // PREPACK_FORMATS_QUARK_INTEGERS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_QUARK_SPEC_H_
-#define PREPACK_FORMATS_QUARK_SPEC_H_
+#pragma once
 
 // What one rule of Quark's config says: how weights and activations are quantized.
 
@@ -41,5 +40,3 @@ Result<std::string> Text(const Json& fields, std::string_view key, std::string_v
 Result<Spec> ParseSpec(const Json& fields, const std::string& where);
 
 }  // namespace prepack::quark
-
-#endif  // PREPACK_FORMATS_QUARK_SPEC_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_ROWS_ROW_CHECKS_H_
-#define PREPACK_FORMATS_ROWS_ROW_CHECKS_H_
+#pragma once
 
 // Checks of the tensors that go with weights stored row by row, for the formats that RowLinear
 // reads. `experts` is the leading dimension of stacked tensors, 1 when they have none.
@@ -96,5 +95,3 @@ int64_t LoadLittleInt(std::span<const std::byte> bytes);
 uint64_t ElementCount(const StoredTensor& tensor);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_ROWS_ROW_CHECKS_H_

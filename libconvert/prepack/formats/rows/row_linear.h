@@ -1,5 +1,4 @@
-#ifndef PREPACK_FORMATS_ROWS_ROW_LINEAR_H_
-#define PREPACK_FORMATS_ROWS_ROW_LINEAR_H_
+#pragma once
 
 // A quantized module whose codes are stored output channel by output channel, each row in its own
 // words or bytes: all of compressed-tensors, quant_method fp8 and the dialects of FP4. Drawings of
@@ -142,5 +141,3 @@ std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
                                                   const RowModule& parts);
 
 }  // namespace prepack
-
-#endif  // PREPACK_FORMATS_ROWS_ROW_LINEAR_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_DESCRIPTOR_H_
-#define PREPACK_GEMM_ONEDNN_DESCRIPTOR_H_
+#pragma once
 
 // The form in which oneDNN's int8 matmul wants its weights on this machine. Only the primitive
 // knows: the form depends on the CPU, on the types and attributes that it is asked with, and on the
@@ -23,5 +22,3 @@ struct OneDnnAnswer {
 Result<OneDnnAnswer> AskOneDnn(const PackRequest& request);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ONEDNN_DESCRIPTOR_H_

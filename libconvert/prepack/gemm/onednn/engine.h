@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_ENGINE_H_
-#define PREPACK_GEMM_ONEDNN_ENGINE_H_
+#pragma once
 
 #include <memory>
 #include <string_view>
@@ -31,5 +30,3 @@ __attribute__((visibility("default"))) void PREPACK_ONEDNN_ENGINE_ENTRY(
 __attribute__((visibility("default"))) void PREPACK_ONEDNN_DESCRIPTOR_ENTRY(
     const prepack::PackRequest& request, prepack::Result<prepack::OneDnnAnswer>& answer);
 }
-
-#endif  // PREPACK_GEMM_ONEDNN_ENGINE_H_

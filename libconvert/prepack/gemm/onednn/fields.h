@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_FIELDS_H_
-#define PREPACK_GEMM_ONEDNN_FIELDS_H_
+#pragma once
 
 // What oneDNN's public queries say of a memory descriptor, and what follows from it. The queries
 // say nothing of the sums behind the weights, so those are derived from the size.
@@ -38,5 +37,3 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
                                   const OneDnnFields& without_zero_points, uint64_t k, uint64_t n);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ONEDNN_FIELDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_PACKED_H_
-#define PREPACK_GEMM_ONEDNN_PACKED_H_
+#pragma once
 
 // Part of the module with oneDNN: see gemm/onednn/engine.h. The matmul primitives of the layouts
 // that oneDNN reads, on packed weights where they lie.
@@ -88,5 +87,3 @@ Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedP
                  const PackedProblem& problem, std::span<float> y);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ONEDNN_PACKED_H_

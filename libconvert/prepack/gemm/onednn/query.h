@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_QUERY_H_
-#define PREPACK_GEMM_ONEDNN_QUERY_H_
+#pragma once
 
 #include <cstdint>
 #include <dnnl.hpp>
@@ -60,5 +59,3 @@ dnnl::memory::data_type TypeOf(DType dtype);  // F32, BF16 or F16
 bool HasStaticZeroPoint(const PackRequest& request);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ONEDNN_QUERY_H_

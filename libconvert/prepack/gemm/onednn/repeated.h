@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_REPEATED_H_
-#define PREPACK_GEMM_ONEDNN_REPEATED_H_
+#pragma once
 
 #include <cstdint>
 #include <dnnl.hpp>
@@ -18,5 +17,3 @@ Result<std::unique_ptr<RepeatedProduct>> RepeatPacked(const dnnl::engine& engine
                                                       uint64_t copies);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ONEDNN_REPEATED_H_

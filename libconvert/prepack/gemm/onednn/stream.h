@@ -1,5 +1,4 @@
-#ifndef PREPACK_GEMM_ONEDNN_STREAM_H_
-#define PREPACK_GEMM_ONEDNN_STREAM_H_
+#pragma once
 
 #include <dnnl.hpp>
 
@@ -13,5 +12,3 @@ namespace prepack {
 dnnl::stream MakeStream(const dnnl::engine& engine);
 
 }  // namespace prepack
-
-#endif  // PREPACK_GEMM_ONEDNN_STREAM_H_

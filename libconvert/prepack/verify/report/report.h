@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_REPORT_REPORT_H_
-#define PREPACK_VERIFY_REPORT_REPORT_H_
+#pragma once
 
 // What a verification found. A level that did not run is "not run", with the reason; it never
 // counts as passed.
@@ -151,5 +150,3 @@ void SetModuleStates(Level level, const LevelResult& result, const ModuleSample*
                      ModuleFigures& figures);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_REPORT_REPORT_H_

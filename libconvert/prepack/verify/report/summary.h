@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_REPORT_SUMMARY_H_
-#define PREPACK_VERIFY_REPORT_SUMMARY_H_
+#pragma once
 
 // What the terminal, HTML, Markdown and JUnit say of a report, as plain text: so that they cannot
 // disagree. Names in it come from files: the code that prints it escapes it.
@@ -90,5 +89,3 @@ inline constexpr double kDefaultToleranceDb = 0.5;
 void CompareWithEarlier(const VerifyReport& earlier, double tolerance_db, VerifyReport& now);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_REPORT_SUMMARY_H_

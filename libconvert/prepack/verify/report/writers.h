@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_REPORT_WRITERS_H_
-#define PREPACK_VERIFY_REPORT_WRITERS_H_
+#pragma once
 
 // A verify report as JSON: what --json prints, schemas/verify.schema.json describes, and --against
 // reads back (verify/report/json.h).
@@ -59,5 +58,3 @@ inline constexpr size_t kMaxMarkdownBytes = 1 << 20;
 std::string VerifyMarkdown(const VerifyReport& report);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_REPORT_WRITERS_H_

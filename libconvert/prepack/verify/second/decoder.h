@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_SECOND_DECODER_H_
-#define PREPACK_VERIFY_SECOND_DECODER_H_
+#pragma once
 
 // A second, independent path from the source checkpoint to weights. It shares no code with the
 // readers in formats/: it takes tensors by their names, works on 32-bit words where the readers
@@ -195,5 +194,3 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
                          const SecondGptqMeaning& meaning, DecodedRows& out);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_SECOND_DECODER_H_

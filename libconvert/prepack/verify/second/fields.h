@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_SECOND_FIELDS_H_
-#define PREPACK_VERIFY_SECOND_FIELDS_H_
+#pragma once
 
 // Small unsigned numbers packed into 32-bit words, as the second decoders take them out: bit by
 // bit, or in bit planes. Planes are how GPTQModel stores widths that do not divide 32: 32 numbers
@@ -103,5 +102,3 @@ void PutSecondCodes(std::span<const uint8_t> codes, const std::array<float, kSec
 void PutSecondFp8(std::span<const uint8_t> codes, bool takes_codes, DecodedRows& out);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_SECOND_FIELDS_H_

@@ -1,5 +1,4 @@
-#ifndef PREPACK_VERIFY_SECOND_TENSORS_H_
-#define PREPACK_VERIFY_SECOND_TENSORS_H_
+#pragma once
 
 // Compares config.json of the source with that of the packed folder, without a parser that convert
 // uses: a mistake in that parser would change both in the same way.
@@ -165,5 +164,3 @@ void TransposeScales(const std::vector<double>& columns, uint64_t rows,
                      std::vector<double>& scales);
 
 }  // namespace prepack
-
-#endif  // PREPACK_VERIFY_SECOND_TENSORS_H_

@@ -155,8 +155,8 @@ Status CompareOtherTensors(const Checkpoint& checkpoint, const QuantizedModel& m
                            Progress& progress, std::vector<Finding>& findings) {
   TensorComparison comparison(checkpoint, model, baseline, measured);
   progress.Begin("comparing other tensors", comparison.total());
-  Status status = comparison.Read(threads, progress);
-  return status.ok() ? comparison.Report(findings) : status;
+  PREPACK_TRY(comparison.Read(threads, progress));
+  return comparison.Report(findings);
 }
 
 }  // namespace prepack

@@ -179,8 +179,8 @@ Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& mode
                         std::vector<Finding>& findings) {
   PlainValues values(checkpoint, model, measured);
   progress.Begin("checking float tensors", values.total_bytes());
-  Status status = values.Read(threads, progress);
-  return status.ok() ? values.Report(findings) : status;
+  PREPACK_TRY(values.Read(threads, progress));
+  return values.Report(findings);
 }
 
 namespace {
@@ -393,9 +393,8 @@ Result<bool> SameBytes(const Checkpoint& checkpoint, const StoredTensor& a, cons
     if (CancellationRequested()) return Interrupted(a.name);
     left.resize(static_cast<size_t>(std::min<uint64_t>(kChunk, a.bytes - offset)));
     right.resize(left.size());
-    Status status = checkpoint.Read(a, offset, left);
-    if (status.ok()) status = checkpoint.Read(b, offset, right);
-    if (!status.ok()) return status;
+    PREPACK_TRY(checkpoint.Read(a, offset, left));
+    PREPACK_TRY(checkpoint.Read(b, offset, right));
     if (left != right) return false;
   }
   return true;

@@ -138,9 +138,9 @@ Status SafetensorsPlan::VisitHeader(HeaderVisitor visit) const {
     const uint64_t at = std::exchange(offset, offset + text.size());
     return visit(at, text);
   };
-  Status status = next(LengthBytes(header.data_start - kHeaderLengthBytes));
-  if (status.ok()) status = VisitJson(header, next);
-  return status.ok() ? next(std::string(header.data_start - offset, ' ')) : status;
+  PREPACK_TRY(next(LengthBytes(header.data_start - kHeaderLengthBytes)));
+  PREPACK_TRY(VisitJson(header, next));
+  return next(std::string(header.data_start - offset, ' '));
 }
 
 Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,

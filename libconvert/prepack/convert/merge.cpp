@@ -264,8 +264,8 @@ Status Merger::AddSources(const PartRecord& record, const fs::path& folder) {
     }
     return {};
   };
-  Status status = add(record.source_tensors, true);
-  return status.ok() ? add(record.witnessed_tensors, false) : status;
+  PREPACK_TRY(add(record.source_tensors, true));
+  return add(record.witnessed_tensors, false);
 }
 
 Status Merger::AddManifest(Manifest manifest, const fs::path& folder) {
@@ -411,11 +411,10 @@ Result<MergeReport> Merge(const MergeOptions& options, Progress& progress) {
   PREPACK_TRY_ASSIGN(const uint32_t parts, CountParts(output));
   PREPACK_TRY_ASSIGN(OutputFolder folder, OutputFolder::Create(output, options.replace));
   Merger merger(options, output, parts, progress);
-  Status status = merger.ReadParts();
-  if (status.ok()) status = merger.WriteFolder(folder.path());
-  if (status.ok()) status = folder.Commit();
-  if (status.ok()) status = merger.RemoveParts();
-  if (!status.ok()) return status;
+  PREPACK_TRY(merger.ReadParts());
+  PREPACK_TRY(merger.WriteFolder(folder.path()));
+  PREPACK_TRY(folder.Commit());
+  PREPACK_TRY(merger.RemoveParts());
   return merger.Report();
 }
 

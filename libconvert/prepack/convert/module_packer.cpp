@@ -51,8 +51,8 @@ Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, const Placement& 
   std::unique_lock turn(shard.turn(), std::defer_lock);
   if (bytes.size() > kMaxWaitingBytes || count_ == kMaxWaitingPieces) turn.lock();
   if (turn.owns_lock() || turn.try_lock()) {
-    Status status = WriteWaiting();
-    return status.ok() ? WritePiece(shard, index, placement, bytes) : status;
+    PREPACK_TRY(WriteWaiting());
+    return WritePiece(shard, index, placement, bytes);
   }
   if (count_ == pieces_.size()) pieces_.emplace_back();
   Piece& piece = pieces_[count_++];

@@ -323,8 +323,8 @@ Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
       tensors.push_back(tensor);
   }
   TensorHashes hashes(source);
-  Status status = HashTensorsAsStage(std::move(tensors), threads, progress, hashes);
-  return status.ok() ? CheckSameTensors(then, SourceLines(hashes), where) : status;
+  PREPACK_TRY(HashTensorsAsStage(std::move(tensors), threads, progress, hashes));
+  return CheckSameTensors(then, SourceLines(hashes), where);
 }
 
 // The source must still be what the folder was made from.

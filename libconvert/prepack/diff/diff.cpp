@@ -45,9 +45,8 @@ Result<TensorDifferences> CompareFloats(const Checkpoint& a, const StoredTensor&
     if (CancellationRequested()) return Interrupted(tensor_a.name);
     left.resize(static_cast<size_t>(std::min<uint64_t>(kChunk, count - first)));
     right.resize(left.size());
-    Status status = ReadFloats(a, tensor_a, first, left);
-    if (status.ok()) status = ReadFloats(b, tensor_b, first, right);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadFloats(a, tensor_a, first, left));
+    PREPACK_TRY(ReadFloats(b, tensor_b, first, right));
     for (size_t i = 0; i < left.size(); ++i) {
       if (left[i] == right[i] || (std::isnan(left[i]) && std::isnan(right[i]))) continue;
       const double distance =
@@ -72,9 +71,8 @@ Result<TensorDifferences> CompareBytes(const Checkpoint& a, const StoredTensor& 
     if (CancellationRequested()) return Interrupted(tensor_a.name);
     left.resize(static_cast<size_t>(std::min(kChunk, tensor_a.bytes - offset)));
     right.resize(left.size());
-    Status status = a.Read(tensor_a, offset, left);
-    if (status.ok()) status = b.Read(tensor_b, offset, right);
-    if (!status.ok()) return status;
+    PREPACK_TRY(a.Read(tensor_a, offset, left));
+    PREPACK_TRY(b.Read(tensor_b, offset, right));
     if (SameBytes(left, right)) continue;
     differences.verdict = DiffVerdict::kDifferent;
     if (each == 0) continue;

@@ -48,10 +48,9 @@ Result<std::optional<StoredWeight>> Weights::At(uint64_t n, uint64_t k) const {
   std::vector<std::byte> codes(PanelBytes(scheme.code, range));
   std::vector<float> scales(linear_->groups());
   std::vector<uint8_t> zero_points(linear_->groups());
-  Status status = linear_->ReadCodes(range, codes);
-  if (status.ok()) status = linear_->ReadScales(n, 1, scales);
-  if (status.ok()) status = linear_->ReadZeroPoints(n, 1, zero_points);
-  if (!status.ok()) return status;
+  PREPACK_TRY(linear_->ReadCodes(range, codes));
+  PREPACK_TRY(linear_->ReadScales(n, 1, scales));
+  PREPACK_TRY(linear_->ReadZeroPoints(n, 1, zero_points));
   const uint64_t group = at / scheme.group_size;
   const uint8_t bits = PanelCode(scheme.code, codes, range.cols, 0, at - first);
   StoredWeight weight{.code = bits, .zero_point = zero_points[group], .scale = scales[group]};
@@ -126,9 +125,8 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
   const uint64_t k = a_.k();
   buffers.a.resize(rows * k);
   buffers.b.resize(rows * k);
-  Status status = a_.Read(n0, rows, buffers.reading, buffers.a);
-  if (status.ok()) status = b_.Read(n0, rows, buffers.reading, buffers.b);
-  if (!status.ok()) return status;
+  PREPACK_TRY(a_.Read(n0, rows, buffers.reading, buffers.a));
+  PREPACK_TRY(b_.Read(n0, rows, buffers.reading, buffers.b));
   differences.Add(buffers.a, buffers.b, n0 * k, k, tolerance_);
   if (a_.linear() == nullptr || b_.linear() == nullptr) return {};
   return CompareScales(n0, rows, buffers, differences);
@@ -144,9 +142,8 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
   const uint64_t groups_b = b_.linear()->groups();
   buffers.scales_a.resize(rows * groups_a);
   buffers.scales_b.resize(rows * groups_b);
-  Status status = a_.linear()->ReadScales(n0, rows, buffers.scales_a);
-  if (status.ok()) status = b_.linear()->ReadScales(n0, rows, buffers.scales_b);
-  if (!status.ok()) return status;
+  PREPACK_TRY(a_.linear()->ReadScales(n0, rows, buffers.scales_a));
+  PREPACK_TRY(b_.linear()->ReadScales(n0, rows, buffers.scales_b));
   for (uint64_t row = 0; row < rows; ++row) {
     const float* a = buffers.scales_a.data() + row * groups_a;
     const float* b = buffers.scales_b.data() + row * groups_b;

@@ -258,9 +258,8 @@ class TrimmedLinear final : public QuantizedLinear {
     const PanelRange tail{.n0 = range.n0, .rows = range.rows, .k0 = k_, .cols = padded_->k() - k_};
     Scratch<std::byte> codes(PanelBytes(scheme_->code, tail));
     Scratch<uint8_t> zero_points(range.rows * groups());
-    Status status = padded_->ReadCodes(tail, codes);
-    if (status.ok()) status = padded_->ReadZeroPoints(range.n0, range.rows, zero_points);
-    if (!status.ok()) return status;
+    PREPACK_TRY(padded_->ReadCodes(tail, codes));
+    PREPACK_TRY(padded_->ReadZeroPoints(range.n0, range.rows, zero_points));
     for (uint64_t row = 0; row < range.rows; ++row) {
       const uint8_t zero_point = zero_points[(row + 1) * groups() - 1];
       for (uint64_t col = 0; col < tail.cols; ++col) {

@@ -24,10 +24,9 @@ Status CheckProblem(const FloatProblem& problem, std::span<const float> y) {
     return Usage("GEMM", "M, N and K must not be zero")
         .Found(fmt::format("{} x {} x {}", problem.m, problem.n, problem.k));
   }
-  Status status = CheckSize("x", problem.x.size(), CheckedMul(problem.m, problem.k));
-  if (status.ok()) status = CheckSize("w", problem.w.size(), CheckedMul(problem.n, problem.k));
-  if (status.ok()) status = CheckSize("y", y.size(), CheckedMul(problem.m, problem.n));
-  return status;
+  PREPACK_TRY(CheckSize("x", problem.x.size(), CheckedMul(problem.m, problem.k)));
+  PREPACK_TRY(CheckSize("w", problem.w.size(), CheckedMul(problem.n, problem.k)));
+  return CheckSize("y", y.size(), CheckedMul(problem.m, problem.n));
 }
 
 }  // namespace prepack

@@ -133,10 +133,9 @@ Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
   row.zero_points.resize(linear.groups());
   const PanelRange range{.n0 = n, .rows = 1, .k0 = 0, .cols = linear.k()};
   std::vector<std::byte> codes(PanelBytes(row.code, range));
-  Status status = linear.ReadCodes(range, codes);
-  if (status.ok()) status = linear.ReadScales(n, 1, row.scales);
-  if (status.ok()) status = linear.ReadZeroPoints(n, 1, row.zero_points);
-  if (!status.ok()) return status;
+  PREPACK_TRY(linear.ReadCodes(range, codes));
+  PREPACK_TRY(linear.ReadScales(n, 1, row.scales));
+  PREPACK_TRY(linear.ReadZeroPoints(n, 1, row.zero_points));
   Fill(codes, row);
   return row;
 }
@@ -150,10 +149,9 @@ Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n) {
   row.group_size = request.scheme.group_size;
   row.positions = std::move(positions);
   std::vector<std::byte> codes;
-  Status status = ReadPackedScales(packed, n, 1, row.scales);
-  if (status.ok()) status = ReadPackedZeroPoints(packed, n, 1, row.zero_points);
-  if (status.ok()) status = ReadPackedCodes(packed, n, 1, codes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadPackedScales(packed, n, 1, row.scales));
+  PREPACK_TRY(ReadPackedZeroPoints(packed, n, 1, row.zero_points));
+  PREPACK_TRY(ReadPackedCodes(packed, n, 1, codes));
   Fill(codes, row);
   return row;
 }

@@ -70,9 +70,8 @@ Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& base
   DequantizeBuffers buffers;
   std::vector<float> quantized(rows * linear.k());
   std::vector<float> original(rows * inputs);
-  Status status = DequantizeRows(linear, n0, rows, buffers, quantized);
-  if (status.ok()) status = weight.Read(baseline, n0, rows, original);
-  if (!status.ok()) return status;
+  PREPACK_TRY(DequantizeRows(linear, n0, rows, buffers, quantized));
+  PREPACK_TRY(weight.Read(baseline, n0, rows, original));
   for (uint64_t row = 0; row < rows; ++row) {
     const float* q = quantized.data() + row * linear.k();
     const float* w = original.data() + row * inputs;

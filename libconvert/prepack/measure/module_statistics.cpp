@@ -305,10 +305,9 @@ Status ReadRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
   buffers.codes.resize(PanelBytes(scheme.code, range));
   buffers.scales.resize(rows * linear.groups());
   buffers.zero_points.resize(rows * linear.groups());
-  Status status = linear.ReadCodes(range, buffers.codes);
-  if (status.ok()) status = linear.ReadScales(n0, rows, buffers.scales);
-  if (status.ok()) status = linear.ReadZeroPoints(n0, rows, buffers.zero_points);
-  return status;
+  PREPACK_TRY(linear.ReadCodes(range, buffers.codes));
+  PREPACK_TRY(linear.ReadScales(n0, rows, buffers.scales));
+  return linear.ReadZeroPoints(n0, rows, buffers.zero_points);
 }
 
 }  // namespace prepack

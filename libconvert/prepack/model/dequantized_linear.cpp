@@ -125,10 +125,9 @@ Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
   buffers.codes.resize(PanelBytes(code, range));
   buffers.scales.resize(range.rows * groups);
   buffers.zero_points.resize(range.rows * groups);
-  Status status = linear.ReadCodes(range, buffers.codes);
-  if (status.ok()) status = linear.ReadScales(range.n0, range.rows, buffers.scales);
-  if (status.ok()) status = linear.ReadZeroPoints(range.n0, range.rows, buffers.zero_points);
-  if (!status.ok()) return status;
+  PREPACK_TRY(linear.ReadCodes(range, buffers.codes));
+  PREPACK_TRY(linear.ReadScales(range.n0, range.rows, buffers.scales));
+  PREPACK_TRY(linear.ReadZeroPoints(range.n0, range.rows, buffers.zero_points));
 
   const std::array<float, 256>& values = CodeValues(code);
   ForPanelRows(buffers.codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {

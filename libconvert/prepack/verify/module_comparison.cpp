@@ -190,11 +190,10 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   buffers.expected_scales.resize(count);
   buffers.found_zeros.resize(count);
   buffers.expected_zeros.resize(count);
-  Status status = packed_.ReadScales(n0, rows, buffers.packed, buffers.found_scales);
-  if (status.ok()) status = weights_.ReadScales(n0, rows, buffers.expected_scales);
-  if (status.ok()) status = packed_.ReadZeroPoints(n0, rows, buffers.packed, buffers.found_zeros);
-  if (status.ok()) status = weights_.ReadZeroPoints(n0, rows, buffers.expected_zeros);
-  if (!status.ok()) return status;
+  PREPACK_TRY(packed_.ReadScales(n0, rows, buffers.packed, buffers.found_scales));
+  PREPACK_TRY(weights_.ReadScales(n0, rows, buffers.expected_scales));
+  PREPACK_TRY(packed_.ReadZeroPoints(n0, rows, buffers.packed, buffers.found_zeros));
+  PREPACK_TRY(weights_.ReadZeroPoints(n0, rows, buffers.expected_zeros));
 
   const bool two_levels = layout_.scales.two_levels;
   for (size_t i = 0; i < count; ++i) {
@@ -244,9 +243,8 @@ Status ModuleComparison::CompareSmallParts(const QuantizedLinear& linear, Buffer
   }
   for (const PartSpec& part : packed_.parts()) {
     if (!IsSmallPart(part.role)) continue;
-    Status status = SmallPartBytes(source_, linear, layout_, part, buffers.repacked);
-    if (status.ok()) status = packed_.ReadWholePart(part.role, buffers.packed);
-    if (!status.ok()) return status;
+    PREPACK_TRY(SmallPartBytes(source_, linear, layout_, part, buffers.repacked));
+    PREPACK_TRY(packed_.ReadWholePart(part.role, buffers.packed));
     if (!SameBytes(buffers.packed, buffers.repacked)) differences.parts.emplace_back(part.name);
   }
   return {};

@@ -269,8 +269,8 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
     if (piece.before == 0) {
       return source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, out);
     }
-    Status status = source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, more);
-    return status.ok() ? Append(packed, more, out) : status;
+    PREPACK_TRY(source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, more));
+    return Append(packed, more, out);
   });
 }
 

@@ -275,9 +275,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkp
                                                         const LayerScheme& scheme,
                                                         gptq::Zeros zeros, gptq::ZeroSample& sample,
                                                         FindingTally& findings) {
-  Status status = CheckTensors(checkpoint, module);
-  if (status.ok()) status = CheckShape(checkpoint, module, config);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckTensors(checkpoint, module));
+  PREPACK_TRY(CheckShape(checkpoint, module, config));
   return config.packing.packing == Packing::kAwq
              ? DescribeAwq(checkpoint, module, config, scheme, findings)
              : DescribeGptq(checkpoint, module, config, scheme, zeros, sample, findings);

@@ -188,9 +188,9 @@ Status AwqGemvFastLinear::ReadPadded(const StoredTensor& tensor, uint64_t n0, ui
 }
 
 Status AwqGemvFastLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
-  Status status = CheckRows(n0, rows, out.size());
-  if (status.ok()) status = ReadPadded(*tensors().scales, n0, rows, out);
-  return status.ok() ? CheckScales(*tensors().scales, n0, rows, out) : status;
+  PREPACK_TRY(CheckRows(n0, rows, out.size()));
+  PREPACK_TRY(ReadPadded(*tensors().scales, n0, rows, out));
+  return CheckScales(*tensors().scales, n0, rows, out);
 }
 
 Result<uint8_t> AwqGemvFastLinear::ZeroPoint(float scale, float product, uint64_t n,

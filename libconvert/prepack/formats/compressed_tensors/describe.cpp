@@ -480,14 +480,13 @@ Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeModule(
     const Checkpoint& checkpoint, const Module& module, const Group& group, Storage storage,
     const Config& config, FindingTally& findings) {
   Description description(checkpoint, module, group, storage, config, findings);
-  Status status = description.CheckGroup();
-  if (status.ok()) status = description.FindShape();
-  if (status.ok()) status = description.FindScheme();
-  if (status.ok()) status = description.FindZeroPoints();
-  if (status.ok()) status = description.FindOrder();
-  if (status.ok()) status = description.FindInput();
-  if (status.ok()) status = description.CheckOthers();
-  if (!status.ok()) return status;
+  PREPACK_TRY(description.CheckGroup());
+  PREPACK_TRY(description.FindShape());
+  PREPACK_TRY(description.FindScheme());
+  PREPACK_TRY(description.FindZeroPoints());
+  PREPACK_TRY(description.FindOrder());
+  PREPACK_TRY(description.FindInput());
+  PREPACK_TRY(description.CheckOthers());
   return description.Finish();
 }
 

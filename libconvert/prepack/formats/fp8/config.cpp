@@ -96,9 +96,8 @@ Result<Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
     rule.exclude = true;
     return rule;
   }
-  Status status = RequireObject(overrides, place);
-  if (status.ok()) status = CheckFp8Format(overrides, place);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireObject(overrides, place));
+  PREPACK_TRY(CheckFp8Format(overrides, place));
   const Result<bool> divides = ParseDivides(overrides, place);
   if (!divides.ok()) return divides.status();
   PREPACK_TRY_ASSIGN(const std::optional<std::string> method,

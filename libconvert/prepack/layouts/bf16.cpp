@@ -275,20 +275,6 @@ TileCut CutVnni(const PackRequest& /*request*/) {
   return {.rows = kWidth, .cols = 2, .strip_rows = 1};
 }
 
-uint64_t WeightBitVnni(const PackRequest& request, uint64_t n, uint64_t k) {
-  return 8 * Blocks(request).Byte(n, k * kElementBytes);
-}
-
-void PackCodesVnni(const PackJob& job, std::span<const std::byte> codes,
-                   std::span<std::byte> packed) {
-  PackUnits(job, Blocks(job.request), codes, packed);
-}
-
-void UnpackCodesVnni(const PackJob& job, std::span<const std::byte> packed,
-                     std::span<std::byte> codes) {
-  UnpackUnits(job, Blocks(job.request), packed, codes);
-}
-
 }  // namespace
 
 constinit const Layout kVllmBf16Vnni = {
@@ -316,10 +302,10 @@ constinit const Layout kVllmBf16Vnni = {
                         {"K/2", [](const PackRequest& r) { return r.k / 2; }},
                         2 * kWidth}},
     .cut = CutVnni,
-    .weight_bit = WeightBitVnni,
+    .weight_bit = InUnits<Blocks>::WeightBit,
     .place_weight = PlaceChannels,
-    .pack_codes = PackCodesVnni,
-    .unpack_codes = UnpackCodesVnni,
+    .pack_codes = InUnits<Blocks>::Pack,
+    .unpack_codes = InUnits<Blocks>::Unpack,
 };
 
 }  // namespace prepack

@@ -69,6 +69,22 @@ void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std
 void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> packed,
                  std::span<std::byte> codes);
 
+// What a layout's row needs whose weight of whole bytes is nothing but such blocks.
+template <UnitBlocks (*kBlocks)(const PackRequest& request)>
+struct InUnits {
+  static uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
+    return 8 * kBlocks(request).Byte(n, k * (CodeBits(request.scheme.code) / 8));
+  }
+  static void Pack(const PackJob& job, std::span<const std::byte> codes,
+                   std::span<std::byte> packed) {
+    PackUnits(job, kBlocks(job.request), codes, packed);
+  }
+  static void Unpack(const PackJob& job, std::span<const std::byte> packed,
+                     std::span<std::byte> codes) {
+    UnpackUnits(job, kBlocks(job.request), packed, codes);
+  }
+};
+
 // Adds factor · the sums of a panel's rows to i32 sums at `sums`, one after the other; those of the
 // panel at the start of K set them. Overflow wraps, as it does in the kernels.
 void AddCodeSums(const PackJob& job, int32_t factor, std::span<const int32_t> row_sums,

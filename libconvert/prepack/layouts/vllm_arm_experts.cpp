@@ -83,19 +83,6 @@ TileCut Cut(const PackRequest& request) {
   return {.rows = kNeonRows, .cols = kNeonRun / WeightBytes(request), .strip_rows = 1};
 }
 
-uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
-  return 8 * Blocks(request).Byte(n, k * WeightBytes(request));
-}
-
-void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  PackUnits(job, Blocks(job.request), codes, packed);
-}
-
-void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
-                 std::span<std::byte> codes) {
-  UnpackUnits(job, Blocks(job.request), packed, codes);
-}
-
 constexpr Extent kNeonPanels{"N/8", [](const PackRequest& r) { return r.n / kNeonRows; }};
 
 // What both layouts have; `runs` of `inputs` channels each are those of a row.
@@ -115,10 +102,10 @@ constexpr Layout Neon(DType dtype, Extent runs, uint64_t inputs) {
                  .view = {kNeonPanels, runs, kNeonRows * inputs}},
       .bias = symbol::kAsActivations,
       .cut = Cut,
-      .weight_bit = WeightBit,
+      .weight_bit = InUnits<Blocks>::WeightBit,
       .place_weight = PlaceChannels,
-      .pack_codes = PackCodes,
-      .unpack_codes = UnpackCodes,
+      .pack_codes = InUnits<Blocks>::Pack,
+      .unpack_codes = InUnits<Blocks>::Unpack,
   };
 }
 

@@ -72,19 +72,6 @@ TileCut Cut(const PackRequest& request) {
   return {.rows = kWidth, .cols = kUnit, .strip_rows = request.scheme.scale_rows};
 }
 
-uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
-  return 8 * Blocks(request).Byte(n, k);
-}
-
-void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  PackUnits(job, Blocks(job.request), codes, packed);
-}
-
-void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
-                 std::span<std::byte> codes) {
-  UnpackUnits(job, Blocks(job.request), packed, codes);
-}
-
 }  // namespace
 
 constinit const Layout kVllmFp8Vnni = {
@@ -118,10 +105,10 @@ constinit const Layout kVllmFp8Vnni = {
     .scales = {.order = ParameterOrder::kSquares},
     .consumer_scales = symbol::kScalesPerChannel,
     .cut = Cut,
-    .weight_bit = WeightBit,
+    .weight_bit = InUnits<Blocks>::WeightBit,
     .place_weight = PlaceChannels,
-    .pack_codes = PackCodes,
-    .unpack_codes = UnpackCodes,
+    .pack_codes = InUnits<Blocks>::Pack,
+    .unpack_codes = InUnits<Blocks>::Unpack,
 };
 
 // vllm-cpu/fp8-w8a8-vnni4 and -plain: FP8 weights and activations for
@@ -181,26 +168,12 @@ TileCut CutW8A8(const PackRequest& /*request*/) {
 
 // Blocks along K follow each other, and each holds whole units: together they are as one block of
 // all of K.
-UnitBlocks BlocksW8A8(const PackRequest& request, uint64_t unit) {
-  return {
-      .width = kWidth, .unit = unit, .units = request.k / unit, .block_bytes = kWidth * request.k};
-}
-
 template <uint64_t kUnit>
-uint64_t WeightBitW8A8(const PackRequest& request, uint64_t n, uint64_t k) {
-  return 8 * BlocksW8A8(request, kUnit).Byte(n, k);
-}
-
-template <uint64_t kUnit>
-void PackCodesW8A8(const PackJob& job, std::span<const std::byte> codes,
-                   std::span<std::byte> packed) {
-  PackUnits(job, BlocksW8A8(job.request, kUnit), codes, packed);
-}
-
-template <uint64_t kUnit>
-void UnpackCodesW8A8(const PackJob& job, std::span<const std::byte> packed,
-                     std::span<std::byte> codes) {
-  UnpackUnits(job, BlocksW8A8(job.request, kUnit), packed, codes);
+UnitBlocks BlocksW8A8(const PackRequest& request) {
+  return {.width = kWidth,
+          .unit = kUnit,
+          .units = request.k / kUnit,
+          .block_bytes = kWidth * request.k};
 }
 
 // What both have in common.
@@ -229,10 +202,10 @@ constexpr Layout MakeLayout() {
                          [](const PackRequest& r) { return std::lcm(BlockInputs(r), kWidth); }})},
       .scales = {.order = ParameterOrder::kBlocks},
       .cut = CutW8A8,
-      .weight_bit = WeightBitW8A8<kUnit>,
+      .weight_bit = InUnits<BlocksW8A8<kUnit>>::WeightBit,
       .place_weight = PlaceChannels,
-      .pack_codes = PackCodesW8A8<kUnit>,
-      .unpack_codes = UnpackCodesW8A8<kUnit>,
+      .pack_codes = InUnits<BlocksW8A8<kUnit>>::Pack,
+      .unpack_codes = InUnits<BlocksW8A8<kUnit>>::Unpack,
   };
 }
 

@@ -50,10 +50,6 @@ TileCut Cut(const PackRequest& /*request*/) {
   return {.rows = kWidth, .cols = kUnit, .strip_rows = 1};
 }
 
-uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
-  return 8 * Blocks(request).Byte(n, k);
-}
-
 Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
   const uint64_t row = request.k + sizeof(int32_t);
   return {{.offset = tile.n0 * row, .bytes = tile.rows * row}};
@@ -70,11 +66,6 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
     AddCodeSums(block, kActivationShift, std::span(row_sums).subspan(row),
                 packed.subspan(begin + kWidth * job.request.k));
   }
-}
-
-void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
-                 std::span<std::byte> codes) {
-  UnpackUnits(job, Blocks(job.request), packed, codes);
 }
 
 }  // namespace
@@ -101,11 +92,11 @@ constinit const Layout kVllmInt8Vnni = {
                .by_inputs = DivisionRow::Never()},  // the sums are over all of K
     .scales = {.order = ParameterOrder::kChannels},
     .cut = Cut,
-    .weight_bit = WeightBit,
+    .weight_bit = InUnits<Blocks>::WeightBit,
     .place_weight = PlaceWeight,
     .weight_has_extras = true,
     .pack_codes = PackCodes,
-    .unpack_codes = UnpackCodes,
+    .unpack_codes = InUnits<Blocks>::Unpack,
 };
 
 // vllm-cpu/int8-plain: W8A8 for vLLM's oneDNN handler (create_onednn_scaled_mm_handler and

@@ -18,10 +18,8 @@ RESULTS = ROOT / "integrations" / "python" / "src" / "prepack" / "results.py"
 LEFT_OUT = {"manifest", "part_report"}
 # The names of objects for which the name of the property that they stand under would say too little.
 NAMES = {
-    ("inspect-find", "source"): "FoundWeight",
-    ("inspect-find", "packed"): "FoundWeight",
-    ("inspect-layout", "source"): "DrawnModule",
-    ("inspect-layout", "packed"): "DrawnModule",
+    ("inspect-find", "weight"): "FoundWeight",
+    ("inspect-layout", "drawn"): "DrawnModule",
     ("diff", "side"): "DiffSide",
     ("diff", "element"): "DiffElement",
     ("verify", "regression"): "VerifyRegression",

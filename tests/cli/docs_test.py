@@ -96,7 +96,7 @@ NOT_RUN = {
 # Options of other programs: prepack_vllm.record, cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM, SGLang.
 FOREIGN_OPTIONS = {
     "--component", "--cold", "--only-sizes", "--scale-to", "--list", "--tsan", "--embeddings", "--experts",
-    "--sparse", "--array", "--requeue", "--load-format", "--runner", "--speculative-config",
+    "--sparse", "--array", "--requeue", "--load-format", "--runner", "--speculative-config", "--tensor-parallel-size",
     "--safetensors-load-strategy", "--kt-method", "--kt-weight-path", "--kt-cpuinfer",
     "--kt-threadpool-count", "--kt-num-gpu-experts", "--load", "--checkpoints",
     "--runtime", "--expert-rows", "--connections", "--plan", "--side-files", "--scratch",

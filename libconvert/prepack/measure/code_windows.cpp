@@ -277,7 +277,7 @@ uint64_t StoredBlocks::Repeated() const {
 namespace {
 
 // How much of the beginning the message shows.
-constexpr uint64_t kShown = 32;
+constexpr uint64_t kShownText = 32;
 
 bool IsText(std::byte byte) {
   const auto value = std::to_integer<unsigned>(byte);
@@ -299,7 +299,7 @@ std::optional<TextRun> FindText(std::span<const std::byte> bytes) {
     }
     if (end - begin < kMinText || letters.count() < kMinLetters) continue;
     std::string beginning;
-    for (const std::byte byte : bytes.subspan(begin, kShown)) {
+    for (const std::byte byte : bytes.subspan(begin, kShownText)) {
       const auto letter = std::to_integer<char>(byte);
       beginning += letter < ' ' ? ' ' : letter;
     }

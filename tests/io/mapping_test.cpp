@@ -158,7 +158,7 @@ TEST_CASE("columns of a large tensor share a window with those that come later")
   const File file = Value(File::OpenForRead(WriteSparse(folder, 2 * kColumns, {mark})));
   MappedWindows& windows = MappedWindows::OfProcess();
   const size_t before = windows.size();
-  for (const uint64_t piece : {0, 4, 8}) {
+  for (const uint64_t piece : {uint64_t{0}, uint64_t{4}, uint64_t{8}}) {
     for (uint64_t first = 0; first < 256; first += 64) {
       const ByteRuns runs{
           .offset = piece * kStride + first, .run_bytes = 64, .stride = kStride, .runs = 4};

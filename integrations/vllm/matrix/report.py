@@ -29,6 +29,7 @@ _REFUSALS = {
     "Failed to find a kernel that can implement the ScaledMM": "no FP8 without AMX",
     "Unsupported FP8 MoE backend": "no FP8 experts with scales per channel",
     "_C::static_scaled_fp8_quant()": "no op for static FP8 activations",
+    "no attribute 'silu_and_mul_quant'": "an op that its library for CPUs has not",
     "does not support: diffusion models": "no models that diffuse",
     "expected scalar type Float but found BFloat16": "its FP8 kernel fails with a bias",
     "apply_router_weight_on_input=True": "no weights of the router on inputs",

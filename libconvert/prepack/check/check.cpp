@@ -325,9 +325,11 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
 }
 
 uint64_t RowsReadAtOnce(const QuantizedLinear& linear) {
+  constexpr uint64_t kMostWeights = uint64_t{1} << 21;
+  constexpr uint64_t kLineChannels = 128;  // of 4 bits
   const uint64_t inputs = std::max<uint64_t>(linear.k(), 1);
   const uint64_t panel = StripePanelRows(inputs);
-  const uint64_t most = std::min<uint64_t>(linear.wide_rows(), kMostReadWeights / inputs);
+  const uint64_t most = std::min<uint64_t>(linear.wide_rows(), kMostWeights / inputs);
   // Whole lines of the cache, if they are so many.
   const uint64_t unit = std::lcm(panel, kLineChannels);
   return std::max(panel, most >= unit ? most / unit * unit : most / panel * panel);

@@ -119,8 +119,6 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows);
 
 // How many output channels are read at once: several panels, where a line of the cache holds codes
 // of many.
-inline constexpr uint64_t kMostReadWeights = uint64_t{1} << 21;
-inline constexpr uint64_t kLineChannels = 128;  // of 4 bits
 uint64_t RowsReadAtOnce(const QuantizedLinear& linear);
 
 // What one thread allocates for checking panels of the module, and for comparing them with a

@@ -15,7 +15,7 @@
 #include "prepack/base/status.h"
 #include "prepack/check/check.h"
 #include "prepack/check/measured.h"
-#include "prepack/check/wiring.h"
+#include "prepack/check/wired_blocks.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/accepted.h"
 #include "prepack/formats/format.h"

@@ -8,23 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "prepack/base/status.h"
 #include "prepack/check/channel_orders.h"
-#include "prepack/check/check.h"
-#include "prepack/check/measured.h"
-#include "prepack/check/model_checks.h"
-#include "prepack/container/json_fields.h"
-#include "prepack/container/model_config.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/measure/module_statistics.h"
-#include "prepack/model/dequantized_linear.h"
-#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -36,7 +27,9 @@ double Dot(std::span<const float> a, std::span<const float> b) {
   return Kernels().dot_floats(a.data(), b.data(), a.size());
 }
 
-double MeanCosine(const NeuronVectors& a, const NeuronVectors& b, uint64_t apart) {
+// `a`: NeuronVectors, or those in another order.
+template <typename Vectors>
+double MeanCosine(const Vectors& a, const NeuronVectors& b, uint64_t apart) {
   double sum = 0;
   for (uint64_t i = 0; i < a.neurons; ++i) {
     sum += std::abs(Dot(a.Of(i), b.Of((i + apart) % b.neurons)));
@@ -66,36 +59,41 @@ Angles Measure(const NeuronVectors& a, const NeuronVectors& b) {
   return angles;
 }
 
-// The vectors with their neurons or their channels in another order.
-NeuronVectors Reordered(const NeuronVectors& vectors, const ChannelOrder& order, bool neurons) {
-  NeuronVectors result = vectors;
-  const std::vector<uint32_t> places =
-      PlacesOf(order, neurons ? vectors.neurons : vectors.channels);
-  for (uint64_t i = 0; i < vectors.neurons; ++i) {
-    const std::span<const float> from = vectors.Of(neurons ? places[i] : i);
-    float* to = &result.values[i * vectors.channels];
-    for (uint64_t k = 0; k < vectors.channels; ++k) to[k] = from[neurons ? k : places[k]];
-  }
-  return result;
-}
+// Vectors with their neurons or their channels in another order, made one by one.
+class ReorderedVectors {
+ public:
+  ReorderedVectors(const NeuronVectors& vectors, const ChannelOrder& order, bool of_neurons)
+      : neurons(vectors.neurons),
+        vectors_(vectors),
+        of_neurons_(of_neurons),
+        places_(PlacesOf(order, of_neurons ? vectors.neurons : vectors.channels)),
+        row_(vectors.channels) {}
 
-// MeanCosine(Reordered(a, order, neurons), b, 0), row by row.
-double ReorderedCosine(const NeuronVectors& a, const ChannelOrder& order, bool neurons,
-                       const NeuronVectors& b) {
-  const std::vector<uint32_t> places = PlacesOf(order, neurons ? a.neurons : a.channels);
-  std::vector<float> row(neurons ? 0 : a.channels);
-  double sum = 0;
-  for (uint64_t i = 0; i < a.neurons; ++i) {
-    std::span<const float> reordered = a.Of(neurons ? places[i] : i);
-    if (!neurons) {
-      std::ranges::transform(places, row.begin(),
-                             [from = reordered.data()](uint32_t place) { return from[place]; });
-      reordered = row;
-    }
-    sum += std::abs(Dot(reordered, b.Of(i)));
+  // It stays until the next one.
+  std::span<const float> Of(uint64_t neuron) const {
+    if (of_neurons_) return vectors_.Of(places_[neuron]);
+    std::ranges::transform(
+        places_, row_.begin(),
+        [from = vectors_.Of(neuron).data()](uint32_t place) { return from[place]; });
+    return row_;
   }
-  return sum / static_cast<double>(a.neurons);
-}
+
+  NeuronVectors All() const {
+    NeuronVectors all = vectors_;
+    for (uint64_t i = 0; i < neurons; ++i) {
+      std::ranges::copy(Of(i), &all.values[i * all.channels]);
+    }
+    return all;
+  }
+
+  const uint64_t neurons;
+
+ private:
+  const NeuronVectors& vectors_;
+  bool of_neurons_;
+  std::vector<uint32_t> places_;
+  mutable std::vector<float> row_;
+};
 
 // As many as suffice to tell one order from another: the first ones, or some from everywhere,
 // because heads differ.
@@ -124,7 +122,7 @@ std::optional<std::string> WiredOrder(const Angles& angles) {
     for (const ChannelOrder& order : WrongOrders()) {
       // Neurons half of all away are not among those that were read.
       if (neurons && order.by_half) continue;
-      const double wiring = angles.Of(ReorderedCosine(a, order, neurons, b));
+      const double wiring = angles.Of(MeanCosine(ReorderedVectors(a, order, neurons), b, 0));
       if (wiring <= highest) continue;
       highest = wiring;
       best = &order;
@@ -132,7 +130,7 @@ std::optional<std::string> WiredOrder(const Angles& angles) {
     }
   }
   if (highest < kMaybeWiredOrder) return std::nullopt;
-  const NeuronVectors reordered = Reordered(*angles.a, *best, of_neurons);
+  const NeuronVectors reordered = ReorderedVectors(*angles.a, *best, of_neurons).All();
   const double wiring = WiringOf(reordered, *angles.b);
   if (wiring < OrderBar(reordered.neurons)) return std::nullopt;
   return fmt::format("{} {} they do, by {:.1f}", of_neurons ? "neurons" : "hidden channels",
@@ -161,11 +159,12 @@ std::optional<std::string> BetterOrder(const NamedVectors& a,
   }
   for (const ChannelOrder& order : WrongOrders()) {
     if (!IsPartial(order)) continue;
+    const ReorderedVectors reordered(some, order, false);
     const bool maybe = std::ranges::any_of(as_stored, [&](const auto& other) {
-      return ReorderedCosine(some, order, false, other.first) > kMaybeBetterOrder * other.second;
+      return MeanCosine(reordered, other.first, 0) > kMaybeBetterOrder * other.second;
     });
     if (!maybe) continue;
-    const NeuronVectors all = Reordered(*a.vectors, order, false);
+    const NeuronVectors all = ReorderedVectors(*a.vectors, order, false).All();
     double gain = 0;
     double loss = 1;
     std::string message;
@@ -309,303 +308,6 @@ MlpWiring JudgeMlp(const std::array<NamedVectors, 3>& mlp) {
   }
   wiring.fault = JudgeExchange(mlp);
   return wiring;
-}
-
-namespace {
-
-// Modules of an MLP by their leaf names: gate, up, down.
-constexpr std::array<std::array<std::string_view, 3>, 2> kMlps = {
-    {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
-// Gate and up in one module, gate first.
-constexpr std::string_view kFusedMlp = "gate_up_proj";
-constexpr std::array<std::string_view, 2> kFusedParts = {"gate half", "up half"};
-
-// How many rows of the columns are read at once.
-constexpr uint64_t kRowsAtOnce = 256;
-
-// With act-order, a few input channels cannot be read without the others, so read this many rows.
-constexpr uint64_t kWholeRowsAtOnce = 32;
-
-// Input channels [first, first + neurons) of a module, one after the other.
-Status ReadColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
-                   std::span<float> values) {
-  const uint64_t n = linear.n();
-  DequantizeBuffers buffers;
-  std::vector<float> rows;
-  for (uint64_t n0 = 0; n0 < n; n0 += kRowsAtOnce) {
-    const PanelRange range{
-        .n0 = n0, .rows = std::min(kRowsAtOnce, n - n0), .k0 = first, .cols = neurons};
-    rows.resize(range.rows * neurons);
-    PREPACK_TRY(DequantizePanel(linear, range, buffers, rows));
-    for (uint64_t row = 0; row < range.rows; ++row) {
-      for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * neurons + i];
-    }
-  }
-  return {};
-}
-
-// The same for an act-order module, for which whole rows are read and put back into order.
-Status ReadReorderedColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
-                            std::span<float> values) {
-  const uint64_t n = linear.n();
-  const uint64_t k = linear.k();
-  DequantizeBuffers buffers;
-  std::vector<float> rows;
-  for (uint64_t n0 = 0; n0 < n; n0 += kWholeRowsAtOnce) {
-    const uint64_t count = std::min(kWholeRowsAtOnce, n - n0);
-    rows.resize(count * k);
-    PREPACK_TRY(DequantizeRows(linear, n0, count, buffers, rows));
-    for (uint64_t row = 0; row < count; ++row) {
-      for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * k + first + i];
-    }
-  }
-  return {};
-}
-
-// What the names of modules have before their last part, each once.
-std::vector<std::string_view> ParentsOf(const QuantizedModel& model) {
-  std::vector<std::string_view> parents;
-  for (const auto& linear : model.modules) {
-    const std::string_view name = linear->module();
-    const std::string_view parent = name.substr(0, name.size() - LastPart(name).size());
-    if (parents.empty() || parents.back() != parent) parents.push_back(parent);
-  }
-  std::ranges::sort(parents);
-  parents.erase(std::unique(parents.begin(), parents.end()), parents.end());
-  return parents;
-}
-
-// The modules whose names begin with `parent`: they follow each other.
-class ModulesBelow {
- public:
-  ModulesBelow(const QuantizedModel& model, std::string_view parent)
-      : modules_(model.modules), prefix_(parent.size()) {
-    const auto begin = [this](const auto& linear) { return linear->module().substr(0, prefix_); };
-    first_ = std::ranges::lower_bound(modules_, parent, {}, begin);
-    last_ = std::ranges::upper_bound(first_, modules_.end(), parent, {}, begin);
-  }
-
-  // The number of the quantized module PARENT + `leaf`.
-  std::optional<size_t> Find(std::string_view leaf) const {
-    const auto rest = [this](const auto& linear) { return linear->module().substr(prefix_); };
-    const auto found = std::ranges::lower_bound(first_, last_, leaf, {}, rest);
-    if (found == last_ || rest(*found) != leaf) return std::nullopt;
-    if ((*found)->scheme().code == CodeType::kBF16) return std::nullopt;
-    return static_cast<size_t>(found - modules_.begin());
-  }
-
- private:
-  using Modules = std::vector<std::unique_ptr<QuantizedLinear>>;
-
-  const Modules& modules_;
-  size_t prefix_;
-  Modules::const_iterator first_;
-  Modules::const_iterator last_;
-};
-
-}  // namespace
-
-WiredBlocks::WiredBlocks(const Checkpoint& checkpoint, const QuantizedModel& model)
-    : model_(model) {
-  for (const std::string_view parent : ParentsOf(model)) {
-    const ModulesBelow below(model, parent);
-    for (const auto& [gate, up, down] : kMlps) {
-      const auto a = below.Find(gate);
-      const auto b = below.Find(up);
-      const auto c = below.Find(down);
-      if (a && b && c && model.modules[*a]->n() == model.modules[*b]->n()) AddMlp(*a, *b, *c, 0);
-    }
-    const auto fused = below.Find(kFusedMlp);
-    const auto down = below.Find(kMlps[0][2]);
-    if (fused && down) AddMlp(*fused, *fused, *down, model.modules[*fused]->n() / 2);
-    const auto v = below.Find("v_proj");
-    const auto o = below.Find("o_proj");
-    if (v && o) AddAttention(LanguageConfig(checkpoint.config()), *v, *o);
-  }
-  std::ranges::sort(blocks_of_);  // names of one block may lie between those of another
-}
-
-void WiredBlocks::AddMlp(size_t gate, size_t up, size_t down, uint64_t up_row) {
-  const QuantizedLinear& inner = *model_.modules[down];
-  const QuantizedLinear& outer = *model_.modules[gate];
-  const uint64_t neurons = up_row == 0 ? outer.n() : up_row;
-  if (inner.k() != neurons || inner.n() != outer.k() || model_.modules[up]->k() != outer.k()) {
-    return;
-  }
-  Add({{.module = gate}, {.module = up, .first_row = up_row}, {.module = down, .by_columns = true}},
-      neurons, 1, outer.k());
-}
-
-void WiredBlocks::AddAttention(const Json& config, size_t v, size_t o) {
-  const QuantizedLinear& values = *model_.modules[v];
-  const QuantizedLinear& output = *model_.modules[o];
-  const Json* heads = JsonMember(config, "num_attention_heads");
-  if (heads == nullptr || !heads->is_number_unsigned() || values.k() != output.n()) {
-    return;
-  }
-  const auto count = heads->get<uint64_t>();
-  if (count == 0 || output.k() % count != 0) return;
-  const uint64_t head = output.k() / count;
-  if (head > values.n()) return;
-  // If several query heads share a value head, use the first of them. If heads are not laid out
-  // that way, only the first value head is known to be read by the first query head.
-  const bool shared = values.n() % head == 0 && count % (values.n() / head) == 0;
-  const uint64_t kv_heads = shared ? values.n() / head : 1;
-  Add({{.module = v, .apart = head},
-       {.module = o, .by_columns = true, .apart = count / kv_heads * head}},
-      head, kv_heads, values.k());
-}
-
-void WiredBlocks::Add(std::vector<Part> parts, uint64_t neurons, uint64_t stretches,
-                      uint64_t channels) {
-  if (neurons < kFewestNeurons || channels < kFewestChannels || channels > kMostChannels) return;
-  const uint64_t wanted = std::clamp<uint64_t>(kNeuronValues / channels, 128, kMostNeurons);
-  auto block = std::make_unique<Block>();
-  block->neurons = std::min(neurons, std::max(wanted / stretches, kFewestNeurons)) / 32 * 32;
-  block->stretches = std::clamp<uint64_t>(wanted / block->neurons, 1, stretches);
-  block->channels = channels;
-  std::set<size_t> modules;
-  for (const Part& part : parts) modules.insert(part.module);
-  for (const size_t module : modules) blocks_of_.emplace_back(module, blocks_.size());
-  block->remaining = modules.size();
-  block->parts = std::move(parts);
-  blocks_.push_back(std::move(block));
-}
-
-void WiredBlocks::KeepOnly(FunctionRef<bool(size_t module)> measured_here) {
-  for (const auto& block : blocks_) {
-    block->judged_here = measured_here(block->parts[0].module);
-    std::set<size_t> modules;
-    for (const Part& part : block->parts) {
-      if (measured_here(part.module)) modules.insert(part.module);
-    }
-    block->remaining = modules.size();
-  }
-}
-
-std::string WiredBlocks::UnitOf(const Block& block) const {
-  return UnitOfModule(model_.modules[block.parts[0].module]->module());
-}
-
-void WiredBlocks::Keep(Measurements& measured) const {
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (!blocks_[i]->judged_here) continue;
-    const std::string unit = UnitOf(*blocks_[i]);
-    measured.Keep({.kind = "wiring", .name = fmt::format("{}", i), .unit = unit},
-                  MeasuredAs<MlpWiring>::Write(blocks_[i]->wiring));
-  }
-}
-
-Status WiredBlocks::Take(const Measurements& measured) {
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const std::string unit = UnitOf(*blocks_[i]);
-    const std::string number = fmt::format("{}", i);
-    const MeasuredThing thing{.kind = "wiring", .name = number, .unit = unit};
-    PREPACK_TRY_ASSIGN(MlpWiring wiring, measured.Taken<MlpWiring>(thing));
-    if (wiring.fault && wiring.fault->module >= blocks_[i]->parts.size()) {
-      return Malformed(unit, "the report of its part finds a fault in a module that there is not");
-    }
-    blocks_[i]->wiring = std::move(wiring);
-  }
-  return {};
-}
-
-Status WiredBlocks::Done(size_t module) {
-  auto at = std::ranges::lower_bound(blocks_of_, std::pair(module, size_t{0}));
-  for (; at != blocks_of_.end() && at->first == module; ++at) {
-    Block& block = *blocks_[at->second];
-    if (block.remaining.fetch_sub(1) != 1 || !block.judged_here) continue;
-    PREPACK_TRY(Judge(block));
-  }
-  return {};
-}
-
-Result<NeuronVectors> WiredBlocks::ReadVectors(const Block& block, const Part& part) const {
-  const QuantizedLinear& linear = *model_.modules[part.module];
-  const uint64_t size = block.neurons * block.channels;
-  std::vector<float> values(block.stretches * size);
-  for (uint64_t i = 0; i < block.stretches; ++i) {
-    const uint64_t first = part.first_row + i * part.apart;
-    const std::span<float> stretch = std::span(values).subspan(i * size, size);
-    if (!part.by_columns) {
-      DequantizeBuffers buffers;
-      PREPACK_TRY(DequantizeRows(linear, first, block.neurons, buffers, stretch));
-    } else if (linear.reordered()) {
-      PREPACK_TRY(ReadReorderedColumns(linear, first, block.neurons, stretch));
-    } else {
-      PREPACK_TRY(ReadColumns(linear, first, block.neurons, stretch));
-    }
-  }
-  return MakeNeuronVectors(block.stretches * block.neurons, block.channels, std::move(values));
-}
-
-Status WiredBlocks::Judge(Block& block) const {
-  std::array<NeuronVectors, 3> vectors;
-  std::array<NamedVectors, 3> named;
-  for (size_t i = 0; i < block.parts.size(); ++i) {
-    const Part& part = block.parts[i];
-    const QuantizedLinear& linear = *model_.modules[part.module];
-    Result<NeuronVectors> read = ReadVectors(block, part);
-    if (!read.ok()) {
-      // Errors in the numbers themselves were found when all of them were read.
-      const ErrorKind kind = read.status().kind();
-      const bool known = kind == ErrorKind::kMalformed || kind == ErrorKind::kUnsupported;
-      return known ? Status() : read.status();
-    }
-    vectors[i] = *std::move(read);
-    const bool fused = block.parts[0].module == block.parts[1].module;
-    const std::string_view name = LastPart(linear.module());
-    named[i] = {.name = fused && !part.by_columns ? kFusedParts[i] : name, .vectors = &vectors[i]};
-  }
-  if (block.parts.size() == 3) {
-    block.wiring = JudgeMlp(named);
-  } else {
-    block.wiring.fault = JudgePair({named[0], named[1]});
-  }
-  return {};
-}
-
-uint64_t WiredBlocks::MemoryOfThread() const {
-  uint64_t most = 0;
-  for (const auto& block : blocks_) {
-    // Three sets of vectors, one of them in another order; and what they are read from.
-    uint64_t bytes = 4 * block->stretches * block->neurons * block->channels * sizeof(float);
-    for (const Part& part : block->parts) {
-      const QuantizedLinear& linear = *model_.modules[part.module];
-      bytes += MemoryOfRows(linear, part.by_columns ? kRowsAtOnce : block->neurons);
-      if (linear.reordered()) bytes += (kWholeRowsAtOnce + 2) * linear.k() * sizeof(float);
-    }
-    most = std::max(most, bytes);
-  }
-  return most;
-}
-
-bool WiredBlocks::HasWiredPeers(const Block& block, size_t part) const {
-  const auto role = [&](const Block& of) {
-    return RoleOf(model_.modules[of.parts[part].module]->module());
-  };
-  const std::string wanted = role(block);
-  size_t peers = 0;
-  size_t wired = 0;
-  for (const auto& other : blocks_) {
-    if (other.get() == &block || other->parts.size() != 3 || role(*other) != wanted) continue;
-    ++peers;
-    wired += other->wiring.IsWired(part) ? 1U : 0U;
-  }
-  return wired >= kMinWiredPeers &&
-         static_cast<double>(wired) >= kWiredPeers * static_cast<double>(peers);
-}
-
-std::vector<WiredBlocks::Fault> WiredBlocks::Faults() const {
-  std::vector<Fault> faults;
-  for (const auto& block : blocks_) {
-    const std::optional<WiringFault>& fault = block->wiring.fault;
-    if (!fault || (fault->needs_peers && !HasWiredPeers(*block, fault->module))) continue;
-    faults.push_back({.module = block->parts[fault->module].module,
-                      .message = fault->message,
-                      .exchanged = fault->exchanged});
-  }
-  return faults;
 }
 
 }  // namespace prepack

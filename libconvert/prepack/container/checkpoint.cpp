@@ -453,18 +453,10 @@ Status Checkpoint::Read(const StoredTensor& tensor, uint64_t offset,
   return files_[tensor.file].file.ReadAt(tensor.offset + offset, out);
 }
 
-namespace {
-
-bool AreInside(const ByteRuns& runs, uint64_t bytes) {
-  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
-  const std::optional<uint64_t> last = skipped ? CheckedAdd(runs.offset, *skipped) : std::nullopt;
-  return last && *last <= bytes && runs.run_bytes <= bytes - *last;
-}
-
-}  // namespace
-
 Result<ByteRuns> Checkpoint::InFile(const StoredTensor& tensor, const ByteRuns& runs) const {
-  if (runs.runs != 0 && !AreInside(runs, tensor.bytes)) {
+  const std::optional<uint64_t> span = runs.Span();
+  const bool inside = span && runs.offset <= tensor.bytes && *span <= tensor.bytes - runs.offset;
+  if (runs.runs != 0 && !inside) {
     return Usage(Where(tensor), "read outside the tensor")
         .Found(fmt::format("{} runs of {} bytes from {}", runs.runs, runs.run_bytes, runs.offset))
         .Expected(fmt::format("at most {} bytes", tensor.bytes));

@@ -161,20 +161,6 @@ Status File::FillAt(uint64_t offset, std::span<std::byte> out) const {
   return {};
 }
 
-namespace {
-
-// From the first of them to the end of the last one. A length that no file has: an end that is
-// missed.
-uint64_t SpanOf(const ByteRuns& runs) {
-  if (runs.runs == 0) return 0;
-  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
-  const std::optional<uint64_t> bytes =
-      skipped ? CheckedAdd(*skipped, runs.run_bytes) : std::nullopt;
-  return bytes.value_or(kMaxOffset);
-}
-
-}  // namespace
-
 Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   // One system call costs about as much as copying this many bytes.
   constexpr uint64_t kWorthACall = uint64_t{16} * 1024;
@@ -189,7 +175,8 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
     }
     return {};
   }
-  return VisitAt(runs.offset, SpanOf(runs), [&](const std::byte* from) {
+  // A length that no file has is an end that is missed.
+  return VisitAt(runs.offset, runs.Span().value_or(kMaxOffset), [&](const std::byte* from) {
     for (uint64_t run = 0; run < runs.runs; ++run) {
       if (run + kRunsAhead < runs.runs) {
         AskFor(from + (run + kRunsAhead) * runs.stride, runs.run_bytes);
@@ -272,7 +259,7 @@ Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
 }
 
 Status File::VisitRunsAt(const ByteRuns& runs, ByteVisitor work) const {
-  const uint64_t bytes = SpanOf(runs);
+  const uint64_t bytes = runs.Span().value_or(kMaxOffset);
   const uint64_t ahead = bytes < kWindowBytes / 2 ? kWindowBytes : kWideWindowBytes;
   PREPACK_TRY_ASSIGN(const Mapped mapped, Map(runs.offset, bytes, ahead));
   if (mapped.mapping == nullptr) return {};

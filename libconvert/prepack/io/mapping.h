@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "prepack/base/checked.h"
 #include "prepack/base/function_ref.h"
 
 namespace prepack {
@@ -33,6 +35,13 @@ struct ByteRuns {
   uint64_t run_bytes = 0;
   uint64_t stride = 0;
   uint64_t runs = 0;
+
+  // From the first of them to the end of the last one; none: more than a number holds.
+  std::optional<uint64_t> Span() const {
+    if (runs == 0) return 0;
+    const std::optional<uint64_t> skipped = CheckedMul(runs - 1, stride);
+    return skipped ? CheckedAdd(*skipped, run_bytes) : std::nullopt;
+  }
 };
 
 class Mapping {
@@ -74,7 +83,7 @@ class Mapping {
 // What a window has beyond what was asked for, if the file is as long.
 inline constexpr uint64_t kWindowBytes = uint64_t{2} << 20;
 // The same of columns: those of a tensor that is stored input channel by input channel come stripe
-// by stripe, each a little further on, and all touch the same pages.
+// by stripe, each a little further on, and all touch the same pages. For stripes of 1 MiB and more.
 inline constexpr uint64_t kWideWindowBytes = uint64_t{32} << 20;
 // In the process, six for each CPU: a thread reads a source and an output, and may be at an edge
 // of both. One that goes while it is needed has to be mapped again, page by page.

@@ -5,6 +5,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/model/panel.h"
 
 namespace prepack {
 namespace {
@@ -64,13 +65,13 @@ struct NibbleSums {
   uint64_t both = 0;
 };
 
-uint8_t NibbleAt(std::span<const uint8_t> row, uint64_t i) {
-  return row[i / 2] >> (i % 2 * 4) & 15U;
+uint8_t NibbleAt(std::span<const std::byte> row, uint64_t i) {
+  return PanelCode(CodeType::kU4, row, 0, 0, i);
 }
 
 // Of codes [first, end): whole eights are there already.
 NibbleSums SumOf(const NibbleValues& values, std::span<const uint64_t> eights,
-                 std::span<const uint8_t> row, uint64_t first, uint64_t end) {
+                 std::span<const std::byte> row, uint64_t first, uint64_t end) {
   uint64_t sum = 0;
   const auto add_single = [&](uint64_t begin, uint64_t stop) {
     for (uint64_t i = begin; i < stop; ++i) {
@@ -92,14 +93,15 @@ static_assert(kPieceCodes <= kMostSummedCodes);
 }  // namespace
 
 void RowCodes::Read(std::span<const std::byte> row, uint64_t k) {
-  row_ = {reinterpret_cast<const uint8_t*>(row.data()), row.size()};
+  row_ = row;
   switch (kind_) {
     case Kind::kNibbles:
       return ReadNibbles(k);
     case Kind::kFloatNibbles:
       ReadNibbles(k);
       signs_.resize(sums_.size());
-      return Kernels().sum_nibbles(row_.data(), signs_.size(), kFp4Signs, signs_.data(), nullptr);
+      return Kernels().sum_nibbles(U8(row_.data()), signs_.size(), kFp4Signs, signs_.data(),
+                                   nullptr);
     case Kind::kBytes:
     case Kind::kFloats:
       return CountBytes();
@@ -109,20 +111,21 @@ void RowCodes::Read(std::span<const std::byte> row, uint64_t k) {
 void RowCodes::ReadNibbles(uint64_t k) {
   sums_.resize(k / kEight);
   const NibbleValues& values = kind_ == Kind::kNibbles ? kIntegers : Fp4Values();
-  Kernels().sum_nibbles(row_.data(), sums_.size(), values, sums_.data(), counts_.data());
+  Kernels().sum_nibbles(U8(row_.data()), sums_.size(), values, sums_.data(), counts_.data());
   for (uint64_t i = sums_.size() * kEight; i < k; ++i) ++counts_[NibbleAt(row_, i)];
 }
 
 void RowCodes::CountBytes() {
   auto& [a, b, c, d] = turns_;
+  const uint8_t* row = U8(row_.data());
   size_t i = 0;
   for (; i + turns_.size() <= row_.size(); i += turns_.size()) {
-    ++a[row_[i]];
-    ++b[row_[i + 1]];
-    ++c[row_[i + 2]];
-    ++d[row_[i + 3]];
+    ++a[row[i]];
+    ++b[row[i + 1]];
+    ++c[row[i + 2]];
+    ++d[row[i + 3]];
   }
-  for (; i < row_.size(); ++i) ++a[row_[i]];
+  for (; i < row_.size(); ++i) ++a[row[i]];
 }
 
 PieceSums RowCodes::Sum(uint64_t first, uint64_t end, ValueSums& values) const {
@@ -143,13 +146,13 @@ PieceSums RowCodes::Sum(uint64_t first, uint64_t end, ValueSums& values) const {
     }
     case Kind::kBytes: {
       const ByteSums sums =
-          Kernels().sum_byte_codes(row_.data() + first, count, static_cast<uint8_t>(flip_));
+          Kernels().sum_byte_codes(U8(row_.data()) + first, count, static_cast<uint8_t>(flip_));
       return {.count = count, .even = sums.codes, .squares = sums.squares};
     }
     case Kind::kFloats:
       break;
   }
-  const Fp8Sums sums = Kernels().sum_fp8_codes(row_.data() + first, count);
+  const Fp8Sums sums = Kernels().sum_fp8_codes(U8(row_.data()) + first, count);
   values.sum += static_cast<double>(sums.values) / kFp8Units;
   values.squares += static_cast<double>(sums.value_squares) / (kFp8Units * kFp8Units);
   return {.count = count,

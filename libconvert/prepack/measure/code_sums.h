@@ -37,7 +37,7 @@ class RowCodes {
 
   CodeRange::Kind kind_;
   unsigned flip_;
-  std::span<const uint8_t> row_;
+  std::span<const std::byte> row_;
   // Nibbles: sums of eight bytes each, as the kernel has them. FP4 has two kinds of them.
   std::vector<uint64_t> sums_;
   std::vector<uint64_t> signs_;

@@ -208,8 +208,8 @@ void ColumnWindows::SumNibbles(unsigned middle, uint64_t k, std::span<const std:
     sums.codes[q] = &nibbles_[q * each];
     sums.squares[q] = &nibbles_[(kInBytes + q) * each];
   }
-  Kernels().add_nibble_columns(reinterpret_cast<const uint8_t*>(rows.data()), rows.size() / count,
-                               count, k / kInBytes * 2, squares.data(), sums);
+  Kernels().add_nibble_columns(U8(rows.data()), rows.size() / count, count, k / kInBytes * 2,
+                               squares.data(), sums);
   for (uint64_t i = 0; i < each; ++i) {
     for (uint64_t q = 0; q < kInBytes; ++q) {
       sums_[kInBytes * i + q] = sums.codes[q][i];

@@ -13,10 +13,12 @@ struct DigestPlaces {
   alignas(kVectorBytes) uint16_t weights[kVectorBytes / 2];  // the upper halves of 16 floats, twice
   alignas(
       kVectorBytes) uint16_t factors[kVectorBytes / 2];  // of even input channels, see LoadCodes
-  constexpr DigestPlaces() : weights(), factors() {
+  alignas(kVectorBytes) uint16_t side_by_side[kVectorBytes / 2];  // the same of LoadStepFactors
+  constexpr DigestPlaces() : weights(), factors(), side_by_side() {
     for (size_t i = 0; i < kVectorBytes / 2; ++i) {
       weights[i] = static_cast<uint16_t>(2 * (i % 16) + 1);
       factors[i] = static_cast<uint16_t>(8 * (i % 8) + 2 * (i / 8));
+      side_by_side[i] = static_cast<uint16_t>(2 * i);
     }
   }
 };
@@ -68,6 +70,33 @@ struct CodeFactors {
   const Vector even = _mm512_permutexvar_epi16(codes, table);
   const Vector odd = _mm512_permutexvar_epi16(ShiftRight<8>(codes), table);
   return Add32(sums, Add32(MultiplyPairs(even, factors.even), MultiplyPairs(odd, factors.odd)));
+}
+
+// The table of a group, and the step of its code 0.
+struct StoredTable {
+  WeightTable weights;
+  int8_t first;
+};
+
+// Of steps that differ by no more than 15.
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline StoredTable TableOfSteps(const int8_t* steps, size_t count,
+                                                       float scale) {
+  const int8_t first = LeastStep(steps, count);
+  return {NibbleTable<kRounding>(0, -static_cast<float>(first), scale), first};
+}
+
+[[gnu::always_inline]] inline WeightTable LoadTable(const StoredTable& table) {
+  return table.weights;
+}
+
+// Of steps that lie side by side.
+[[gnu::always_inline]] inline CodeFactors LoadStepFactors(const int16_t* factors) {
+  const Vector first = Load(factors);
+  const Vector second = Load(factors + kVectorBytes / 2);
+  const Vector even = Load(kDigestPlaces.side_by_side);
+  return {_mm512_permutex2var_epi16(first, even, second),
+          _mm512_permutex2var_epi16(first, Add16(even, Numbers(1)), second)};
 }
 
 }  // namespace

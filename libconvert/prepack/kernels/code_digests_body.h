@@ -3,6 +3,30 @@
 // The bodies of code_digests.h: the scalar twins, and the choice of a way to round. Without
 // ordinary scales that takes twice as many instructions.
 
+#ifndef PREPACK_SCALAR
+
+namespace prepack::PREPACK_LEVEL {
+namespace {
+
+// The upper halves of the weights have been summed.
+[[gnu::always_inline]] inline uint32_t DigestOf(Vector sums) {
+  return static_cast<uint32_t>(Total(sums)) << 16;
+}
+
+// Of a multiple of kVectorBytes.
+[[gnu::always_inline]] inline int8_t LeastStep(const int8_t* steps, size_t count) {
+  Vector least = Load(steps);
+  for (size_t i = kVectorBytes; i < count; i += kVectorBytes) {
+    least = LesserSigned8(least, Load(steps + i));
+  }
+  return LeastByte(least);
+}
+
+}  // namespace
+}  // namespace prepack::PREPACK_LEVEL
+
+#endif
+
 #if defined(PREPACK_AVX512)
 #include "prepack/kernels/code_digests_avx512_body.h"
 #elif !defined(PREPACK_SCALAR)
@@ -136,6 +160,86 @@ uint32_t DigestSmallSteps(const int8_t* steps, size_t count, const int16_t* fact
   }
   const auto digest = static_cast<uint32_t>(Total(Add32(first, second)));
   return digest + Below().digest_small_steps(steps + i, count - i, factors + i);
+}
+
+namespace {
+
+// Groups whose tables are made before any is used: making one takes long, but several at a time
+// take hardly longer.
+constexpr size_t kTables = 16;
+
+// At most kTables groups, of a multiple of kVectorBytes steps. False if steps of one differ by more
+// than 15: the digest is then none.
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline bool DigestNearSteps(const int8_t* steps, size_t count,
+                                                   const float* scales, size_t groups,
+                                                   const int16_t* factors, uint32_t& digest) {
+  StoredTable tables[kTables];
+  for (size_t i = 0; i < groups; ++i) {
+    tables[i] = TableOfSteps<kRounding>(steps + i * count, count, scales[i]);
+  }
+  Vector sums = Numbers32(0);
+  Vector all = Numbers32(0);
+  for (size_t i = 0; i < groups; ++i) {
+    const WeightTable table = LoadTable(tables[i]);
+    const Vector first = Bytes(tables[i].first);
+    for (size_t end = (i + 1) * count, j = i * count; j < end; j += kVectorBytes) {
+      const Vector codes = Sub8(Load(steps + j), first);
+      all = Or(all, codes);
+      sums = AddCodes(sums, codes, table, LoadStepFactors(factors + j));
+    }
+  }
+  digest = DigestOf(sums);
+  return IsZero(And(all, Bytes(0xF0)));
+}
+
+// Of any steps.
+template <Bf16Rounding kRounding>
+[[gnu::always_inline]] inline uint32_t DigestAnySteps(const int8_t* steps, size_t count,
+                                                      float scale, const int16_t* factors) {
+  const Floats factor = RepeatFloat(scale);
+  Vector digest = Numbers32(0);
+  size_t i = 0;
+  for (; i + kVectorFloats <= count; i += kVectorFloats) {
+    const Floats products = MultiplyFloats(ToFloats(WidenSignedToWords(steps + i)), factor);
+    const Vector weights = ToBF16<kRounding>(BitsOf(products));
+    digest = Add32(digest, Multiply32(weights, WidenNumbers(factors + i)));
+  }
+  return static_cast<uint32_t>(Total(digest)) +
+         Below().digest_small_scaled(steps + i, count - i, &scale, 1, kRounding, factors + i);
+}
+
+template <Bf16Rounding kRounding>
+uint32_t DigestSmall(const int8_t* steps, size_t count, const float* scales, size_t groups,
+                     const int16_t* factors) {
+  uint32_t digest = 0;
+  size_t i = 0;
+  while (i < groups && count != 0 && count % kVectorBytes == 0) {
+    const size_t some = groups - i < kTables ? groups - i : kTables;
+    uint32_t own = 0;
+    if (!DigestNearSteps<kRounding>(steps + i * count, count, scales + i, some, factors + i * count,
+                                    own)) {
+      break;  // the steps have 8 bits: it is of no use to try further groups
+    }
+    digest += own;
+    i += some;
+  }
+  for (; i < groups; ++i) {
+    digest += DigestAnySteps<kRounding>(steps + i * count, count, scales[i], factors + i * count);
+  }
+  return digest;
+}
+
+}  // namespace
+
+uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scales, size_t groups,
+                           Bf16Rounding rounding, const int16_t* factors) {
+  uint32_t digest = 0;
+  if (AreOrdinary(scales, groups)) rounding = kNearestOfFinite;
+  WithRounding<kByInstruction, kNearest, kNearestOfFinite>(rounding, [&]<Bf16Rounding kRounding>() {
+    digest = DigestSmall<kRounding>(steps, count, scales, groups, factors);
+  });
+  return digest;
 }
 
 void DigestQuads(const int8_t* quads, size_t stride, size_t count, const int16_t* factors,

@@ -64,11 +64,6 @@ struct CodeFactors {
   return Add32(sums, MultiplyPairs(UnpackHigh<1>(low, high), factors.high));
 }
 
-// The upper halves of the weights have been summed.
-[[gnu::always_inline]] inline uint32_t DigestOf(Vector sums) {
-  return static_cast<uint32_t>(Total(sums)) << 16;
-}
-
 // The table of a group in memory, as WeightBytes makes it, and the step of its code 0.
 struct StoredTable {
   Vector bytes;
@@ -79,97 +74,21 @@ struct StoredTable {
 template <Bf16Rounding kRounding>
 [[gnu::always_inline]] inline StoredTable TableOfSteps(const int8_t* steps, size_t count,
                                                        float scale) {
-  Vector least = Load(steps);
-  for (size_t i = kVectorBytes; i < count; i += kVectorBytes) {
-    least = LesserSigned8(least, Load(steps + i));
-  }
-  const int8_t first = LeastByte(least);
+  const int8_t first = LeastStep(steps, count);
   const Vector eight =
       Add32(Numbers32(static_cast<uint32_t>(int32_t{first})), WordsOf<0, 1, 2, 3, 4, 5, 6, 7>());
   const Vector more = Add32(eight, Numbers32(8));
   return {WeightBytes<kRounding>(ToFloats(eight), ToFloats(more), scale), first};
 }
 
-// Groups whose tables are made before any is used: making one takes long, but several at a time
-// take hardly longer.
-constexpr size_t kTables = 16;
-
-// At most kTables groups, of a multiple of kVectorBytes steps. False if steps of one differ by more
-// than 15: the digest is then none.
-template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline bool DigestNearSteps(const int8_t* steps, size_t count,
-                                                   const float* scales, size_t groups,
-                                                   const int16_t* factors, uint32_t& digest) {
-  StoredTable tables[kTables];
-  for (size_t i = 0; i < groups; ++i) {
-    tables[i] = TableOfSteps<kRounding>(steps + i * count, count, scales[i]);
-  }
-  Vector sums = Numbers32(0);
-  Vector all = Numbers32(0);
-  for (size_t i = 0; i < groups; ++i) {
-    const Vector bytes = tables[i].bytes;
-    const WeightTable table = {FirstLanes(bytes, bytes), SecondLanes(bytes, bytes)};
-    const Vector first = Bytes(tables[i].first);
-    for (size_t end = (i + 1) * count, j = i * count; j < end; j += kVectorBytes) {
-      const Vector codes = Sub8(Load(steps + j), first);
-      all = Or(all, codes);
-      sums = AddCodes(sums, codes, table, LoadFactors(factors + j));
-    }
-  }
-  digest = DigestOf(sums);
-  return IsZero(And(all, Bytes(0xF0)));
+[[gnu::always_inline]] inline WeightTable LoadTable(const StoredTable& table) {
+  return {FirstLanes(table.bytes, table.bytes), SecondLanes(table.bytes, table.bytes)};
 }
 
-// Of any steps.
-template <Bf16Rounding kRounding>
-[[gnu::always_inline]] inline uint32_t DigestAnySteps(const int8_t* steps, size_t count,
-                                                      float scale, const int16_t* factors) {
-  const Floats factor = RepeatFloat(scale);
-  Vector digest = Numbers32(0);
-  size_t i = 0;
-  for (; i + kVectorFloats <= count; i += kVectorFloats) {
-    const Floats products = MultiplyFloats(ToFloats(WidenEightSigned(steps + i)), factor);
-    const Vector weights = ToBF16<kRounding>(BitsOf(products));
-    digest = Add32(digest, Multiply32(weights, WidenNumbers(factors + i)));
-  }
-  return static_cast<uint32_t>(Total(digest)) +
-         Below().digest_small_scaled(steps + i, count - i, &scale, 1, kRounding, factors + i);
+// Of steps that lie side by side.
+[[gnu::always_inline]] inline CodeFactors LoadStepFactors(const int16_t* factors) {
+  return LoadFactors(factors);
 }
-
-template <Bf16Rounding kRounding>
-uint32_t DigestSmall(const int8_t* steps, size_t count, const float* scales, size_t groups,
-                     const int16_t* factors) {
-  uint32_t digest = 0;
-  size_t i = 0;
-  while (i < groups && count != 0 && count % kVectorBytes == 0) {
-    const size_t some = groups - i < kTables ? groups - i : kTables;
-    uint32_t own = 0;
-    if (!DigestNearSteps<kRounding>(steps + i * count, count, scales + i, some, factors + i * count,
-                                    own)) {
-      break;  // the steps have 8 bits: it is of no use to try further groups
-    }
-    digest += own;
-    i += some;
-  }
-  for (; i < groups; ++i) {
-    digest += DigestAnySteps<kRounding>(steps + i * count, count, scales[i], factors + i * count);
-  }
-  return digest;
-}
-
-}  // namespace
-
-uint32_t DigestSmallScaled(const int8_t* steps, size_t count, const float* scales, size_t groups,
-                           Bf16Rounding rounding, const int16_t* factors) {
-  uint32_t digest = 0;
-  if (AreOrdinary(scales, groups)) rounding = kNearestOfFinite;
-  WithRounding<kByInstruction, kNearest, kNearestOfFinite>(rounding, [&]<Bf16Rounding kRounding>() {
-    digest = DigestSmall<kRounding>(steps, count, scales, groups, factors);
-  });
-  return digest;
-}
-
-namespace {
 
 // Whole lanes of codes. Returns how many fours of bytes of each output channel these are.
 template <Bf16Rounding kRounding>

@@ -197,7 +197,7 @@ template <uint32_t... kNumbers>
   return {vmovl_s16(vget_low_s16(numbers)), vmovl_high_s16(numbers)};
 }
 
-[[gnu::always_inline]] inline Vector WidenEightSigned(const void* from) {
+[[gnu::always_inline]] inline Vector WidenSignedToWords(const void* from) {
   const int16x8_t numbers = vmovl_s8(vld1_s8(static_cast<const int8_t*>(from)));
   return {vmovl_s16(vget_low_s16(numbers)), vmovl_high_s16(numbers)};
 }

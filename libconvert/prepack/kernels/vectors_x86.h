@@ -172,6 +172,15 @@ template <int... kBytes>
   return PREPACK_MM(cvtepi16_epi32)(LoadHalf(from));
 }
 
+// The least of signed bytes.
+[[gnu::always_inline]] inline int8_t LeastByteOf(Lane a, Lane b) {
+  // Of unsigned 16 bits there is an instruction.
+  Lane least = _mm_xor_si128(_mm_min_epi8(a, b), _mm_set1_epi8(-128));
+  least = _mm_min_epu8(least, _mm_srli_epi16(least, 8));
+  least = _mm_minpos_epu16(_mm_and_si128(least, _mm_set1_epi16(0xFF)));
+  return static_cast<int8_t>((_mm_cvtsi128_si32(least) & 0xFF) ^ 0x80);
+}
+
 #ifdef PREPACK_AVX512
 
 [[gnu::always_inline]] inline bool IsZero(Vector bits) {
@@ -193,6 +202,17 @@ template <int... kBytes>
 // first operand, which is best not the mask.
 [[gnu::always_inline]] inline Vector Select(Vector mask, Vector a, Vector b) {
   return _mm512_ternarylogic_epi32(b, a, mask, 0xD8);
+}
+
+// 16 bytes in 32 bits each, as signed ones.
+[[gnu::always_inline]] inline Vector WidenSignedToWords(const void* from) {
+  return _mm512_cvtepi8_epi32(LoadLane(from));
+}
+
+[[gnu::always_inline]] inline int8_t LeastByte(Vector bytes) {
+  const __m256i least =
+      _mm256_min_epi8(_mm512_castsi512_si256(bytes), _mm512_extracti64x4_epi64(bytes, 1));
+  return LeastByteOf(_mm256_castsi256_si128(least), _mm256_extracti128_si256(least, 1));
 }
 
 // The sum of the lanes, of 32 bits each.
@@ -296,7 +316,7 @@ template <int... kNumbers>
 }
 
 // Eight bytes in 32 bits each, as signed ones.
-[[gnu::always_inline]] inline Vector WidenEightSigned(const void* from) {
+[[gnu::always_inline]] inline Vector WidenSignedToWords(const void* from) {
   return _mm256_cvtepi8_epi32(LoadWord(from));
 }
 
@@ -327,12 +347,7 @@ template <int... kNumbers>
 }
 
 [[gnu::always_inline]] inline int8_t LeastByte(Vector bytes) {
-  __m128i least = _mm_min_epi8(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
-  // Of unsigned 16 bits there is an instruction.
-  least = _mm_xor_si128(least, _mm_set1_epi8(-128));
-  least = _mm_min_epu8(least, _mm_srli_epi16(least, 8));
-  least = _mm_minpos_epu16(_mm_and_si128(least, _mm_set1_epi16(0xFF)));
-  return static_cast<int8_t>((_mm_cvtsi128_si32(least) & 0xFF) ^ 0x80);
+  return LeastByteOf(_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1));
 }
 
 // a · b + c, rounded once.

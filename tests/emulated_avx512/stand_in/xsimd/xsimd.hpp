@@ -52,11 +52,16 @@ inline __m512i BytesToInt16(__m256i bytes) {
   return _mm512_and_si512(_mm512_cvtepi8_epi16(bytes), _mm512_set1_epi16(0xFF));
 }
 
+inline __m512i SignedBytesToInt32(__m128i bytes) {
+  return Int16ToInt32(_mm256_cvtepi8_epi16(bytes));
+}
+
 }  // namespace prepack_stand_in
 
 #define _mm512_cvtepi32_ps prepack_stand_in::Int32ToFloat
 #define _mm512_cvttps_epi32 prepack_stand_in::FloatToInt32
 #define _mm512_cvtepi16_epi32 prepack_stand_in::Int16ToInt32
+#define _mm512_cvtepi8_epi32 prepack_stand_in::SignedBytesToInt32
 #define _mm512_cvtepu8_epi16 prepack_stand_in::BytesToInt16
 
 namespace xsimd {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "prepack/base/thread_kept.h"
+
 namespace prepack {
 
 // A value that many objects have in common, such as the scheme of the modules of a model, and that
@@ -23,16 +25,18 @@ class SharedValue {
 
  private:
   using Pointer = std::shared_ptr<const T>;
+  // As many as come in turns: the layers of a block, each with an own number of channels.
+  struct Kept {
+    std::array<Pointer, 8> values;
+    size_t next = 0;
+  };
 
   static Pointer Share(const T& value) {
-    // As many as come in turns: the layers of a block, each with an own number of channels.
-    constexpr size_t kKept = 8;
-    thread_local std::array<Pointer, kKept> kept;
-    thread_local size_t next = 0;
+    Kept& kept = KeptByThread<Kept, SharedValue>();
     const auto same = std::ranges::find_if(
-        kept, [&](const Pointer& other) { return other != nullptr && *other == value; });
-    if (same != kept.end()) return *same;
-    Pointer& place = kept[next++ % kKept];
+        kept.values, [&](const Pointer& other) { return other != nullptr && *other == value; });
+    if (same != kept.values.end()) return *same;
+    Pointer& place = kept.values[kept.next++ % kept.values.size()];
     place = std::make_shared<const T>(value);
     return place;
   }

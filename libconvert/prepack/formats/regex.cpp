@@ -380,15 +380,16 @@ regex::MatchContext MakeMatchContext(uint32_t most_steps) {
   return context;
 }
 
-thread_local std::shared_ptr<std::atomic<int64_t>> attempts_left;
+thread_local const RegexBudget* budget = nullptr;
 
 }  // namespace
 
 RegexBudget::RegexBudget(int64_t attempts)
-    : outer_(std::exchange(attempts_left, std::make_shared<std::atomic<int64_t>>(attempts))) {}
+    : attempts_left_(std::make_shared<std::atomic<int64_t>>(attempts)),
+      outer_(std::exchange(budget, this)) {}
 
 RegexBudget::~RegexBudget() {
-  attempts_left = std::move(outer_);
+  budget = outer_;
 }
 
 struct ModuleRegex::Code {
@@ -403,7 +404,9 @@ struct ModuleRegex::Code {
 };
 
 ModuleRegex::ModuleRegex(std::shared_ptr<const Code> code, std::string where)
-    : code_(std::move(code)), attempts_left_(attempts_left), where_(std::move(where)) {}
+    : code_(std::move(code)),
+      attempts_left_(budget == nullptr ? nullptr : budget->attempts_left_),
+      where_(std::move(where)) {}
 
 Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_view where) {
   if (pattern.size() > kMaxPatternBytes) {

@@ -46,7 +46,10 @@ class RegexBudget {
   RegexBudget& operator=(const RegexBudget&) = delete;
 
  private:
-  std::shared_ptr<std::atomic<int64_t>> outer_;
+  friend class ModuleRegex;
+
+  std::shared_ptr<std::atomic<int64_t>> attempts_left_;
+  const RegexBudget* outer_;
 };
 
 class ModuleRegex {

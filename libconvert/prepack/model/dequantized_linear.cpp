@@ -8,6 +8,7 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
+#include "prepack/base/thread_kept.h"
 
 namespace prepack {
 
@@ -202,8 +203,11 @@ Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte
   PREPACK_TRY(CheckPanel(range, out.size()));
   // Whole rows, because act-order scatters the columns. Buffers of a thread are kept: panels come
   // by the million.
-  thread_local DequantizeBuffers buffers;
-  thread_local std::vector<float> weights;
+  struct Kept {
+    DequantizeBuffers buffers;
+    std::vector<float> weights;
+  };
+  auto& [buffers, weights] = KeptByThread<Kept, Kept>();
   weights.resize(range.rows * k_);
   PREPACK_TRY(DequantizeRows(source_, range.n0, range.rows, buffers, weights));
   std::byte* to = out.data();

@@ -7,11 +7,12 @@
 
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/base/thread_kept.h"
 
 namespace prepack {
 
 Result<SharedOrder> KeptOrder::Get() const {
-  thread_local SharedOrder last;
+  auto& last = KeptByThread<SharedOrder, KeptOrder>();
   const std::lock_guard lock(mutex_);
   SharedOrder order = order_.lock();
   if (order == nullptr) {

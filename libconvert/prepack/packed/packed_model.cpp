@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "prepack/base/memory.h"
+#include "prepack/base/thread_kept.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/kernels/codes.h"
 #include "prepack/kernels/memory.h"
@@ -173,7 +174,7 @@ Status PackedLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out
   wide.cols = Ceil(range.k0 + range.cols, unit, k_) - wide.k0;
   const bool whole = wide.rows == range.rows && wide.cols == range.cols;
   // Buffers of a thread are kept: panels come by the thousand.
-  thread_local PageBuffer packed;
+  auto& packed = KeptByThread<PageBuffer, PackedLinear>();
   Scratch<std::byte> scratch(whole ? 0 : PanelBytes(scheme_->code, wide));
   const std::span<std::byte> codes = whole ? out : std::span(scratch.data(), scratch.size());
   PREPACK_TRY(
@@ -200,7 +201,7 @@ Status PackedLinear::ReadRows(uint64_t n0, uint64_t rows, std::span<T> out, Read
   PREPACK_TRY(CheckRows(n0, rows, out.size()));
   const uint64_t first = Floor(n0, cut_.strip_rows);
   const uint64_t count = Ceil(n0 + rows, cut_.strip_rows, n_) - first;
-  thread_local PageBuffer packed;
+  auto& packed = KeptByThread<PageBuffer, PackedLinear>();
   if (first == n0 && count == rows) return read(first, count, packed, out);
   Scratch<T> values(count * groups());
   PREPACK_TRY(read(first, count, packed, std::span<T>(values.data(), values.size())));

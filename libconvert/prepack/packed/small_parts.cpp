@@ -11,6 +11,7 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
+#include "prepack/base/thread_kept.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
@@ -23,7 +24,7 @@ namespace {
 // Valid until the thread asks again.
 std::string_view BiasName(const QuantizedLinear& linear) {
   if (linear.stacked_bias() != nullptr) return linear.stacked_bias()->tensor;
-  thread_local std::string name;
+  auto& name = KeptByThread<std::string, struct NameOfBias>();
   name.assign(linear.module()).append(".bias");
   return name;
 }

@@ -25,20 +25,27 @@ inline Bytes OddBytes(Bytes a, Bytes b) {
   return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
-// Bytes of 16 words by their place in the word, the lowest first.
-inline std::array<Bytes, 4> BytesOfWords(const uint32_t* words) {
-  const std::array four = {LoadBytes(words), LoadBytes(words + 4), LoadBytes(words + 8),
-                           LoadBytes(words + 12)};
-  const Bytes even = EvenBytes(four[0], four[1]);
-  const Bytes more_even = EvenBytes(four[2], four[3]);
-  const Bytes odd = OddBytes(four[0], four[1]);
-  const Bytes more_odd = OddBytes(four[2], four[3]);
+// 16 words in order, or their bytes by their place in the word, the lowest first.
+using FourRegisters = std::array<Bytes, 4>;
+
+inline FourRegisters LoadFour(const void* words) {
+  FourRegisters four;
+  std::memcpy(four.data(), words, sizeof four);
+  return four;
+}
+
+// From words to bytes.
+inline FourRegisters TakeApart(const FourRegisters& words) {
+  const Bytes even = EvenBytes(words[0], words[1]);
+  const Bytes more_even = EvenBytes(words[2], words[3]);
+  const Bytes odd = OddBytes(words[0], words[1]);
+  const Bytes more_odd = OddBytes(words[2], words[3]);
   return {EvenBytes(even, more_even), EvenBytes(odd, more_odd), OddBytes(even, more_even),
           OddBytes(odd, more_odd)};
 }
 
-// The other way: the 16 words that have these bytes.
-inline void WordsOfBytes(const std::array<Bytes, 4>& bytes, uint32_t* words) {
+// And back.
+inline FourRegisters PutTogether(const FourRegisters& bytes) {
   const auto zip_low = [](Bytes a, Bytes b) {
     return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   };
@@ -49,16 +56,14 @@ inline void WordsOfBytes(const std::array<Bytes, 4>& bytes, uint32_t* words) {
   // The first and third bytes of each word, and the second and fourth.
   const std::array first = {zip_low(bytes[0], bytes[2]), zip_high(bytes[0], bytes[2])};
   const std::array second = {zip_low(bytes[1], bytes[3]), zip_high(bytes[1], bytes[3])};
-  for (size_t half = 0; half < 2; ++half) {
-    const std::array both = {zip_low(first[half], second[half]),
-                             zip_high(first[half], second[half])};
-    std::memcpy(words + 8 * half, both.data(), sizeof both);
-  }
+  return {zip_low(first[0], second[0]), zip_high(first[0], second[0]), zip_low(first[1], second[1]),
+          zip_high(first[1], second[1])};
 }
 
-// Bytes of up to four rows in the order of `places`: sorted[row][i] = from[row][places[i]]. All
-// four are looked up together, as words. Rows have `count` bytes and lie side by side.
+// Bytes of up to kSortedRows rows in the order of `places`: sorted[row][i] = from[row][places[i]].
+// All are looked up together, as words. Rows have `count` bytes and lie side by side.
+inline constexpr uint64_t kSortedRows = 8;
 void SortBytes(const int8_t* from, uint64_t rows, const uint32_t* places, uint64_t count,
-               std::vector<uint32_t>& words, std::vector<int8_t>& sorted);
+               std::vector<uint64_t>& words, std::vector<int8_t>& sorted);
 
 }  // namespace prepack

@@ -200,13 +200,13 @@ uint32_t ChannelTruth::DigestOf(uint64_t channel, std::span<const float> scales,
   const std::span small = std::span(decoded.small).subspan(start, k_);
   if (decoded.values != nullptr) return DigestCodes(small, scales, panel);
   if (panel.by_group.empty() || integers_) return DigestSmall(small, scales, panel);
-  // Where groups are scattered, four channels at a time are put in their order.
-  const uint64_t in_four = channel % 4;
-  if (in_four == 0) {
-    SortBytes(small.data(), std::min<uint64_t>(4, decoded.rows() - channel), panel.by_group.data(),
+  // Where groups are scattered, some channels at a time are put in their order.
+  const uint64_t among_sorted = channel % kSortedRows;
+  if (among_sorted == 0) {
+    SortBytes(small.data(), std::min(kSortedRows, decoded.rows() - channel), panel.by_group.data(),
               k_, panel.words_by_group, panel.small_by_group);
   }
-  return DigestSmall(std::span(panel.small_by_group).subspan(in_four * k_, k_), scales, panel);
+  return DigestSmall(std::span(panel.small_by_group).subspan(among_sorted * k_, k_), scales, panel);
 }
 
 namespace {
@@ -290,15 +290,22 @@ void ChannelTruth::SortByGroup(ChannelPanelTruth& panel) const {
   }
 }
 
-// What is found once for pieces whose input channels have the same groups.
-void ChannelTruth::NoteGroups(ChannelPanelTruth& panel) const {
+// What is found once for pieces, and modules, whose input channels have the same groups.
+void ChannelTruth::NoteRuns(ChannelPanelTruth& panel) const {
+  const uint64_t groups = panel.decoded.groups();
+  if (panel.groups == groups && panel.group_of == panel.decoded.group_of) return;
+  panel.groups = groups;
   panel.group_of = panel.decoded.group_of;
   panel.by_group.clear();
   panel.run_ends = RunsOf(panel.group_of);
   panel.run_groups.clear();
   for (const uint64_t end : panel.run_ends) panel.run_groups.push_back(panel.group_of[end - 1]);
-  if (panel.run_ends.size() > panel.decoded.groups()) SortByGroup(panel);
+  if (panel.run_ends.size() > groups) SortByGroup(panel);
   panel.run_inputs = InputsOfEach(panel.run_ends);
+}
+
+void ChannelTruth::NoteGroups(ChannelPanelTruth& panel) const {
+  NoteRuns(panel);
   panel.hot_groups.clear();
   for (const Hot& hot : hot_) panel.hot_groups.push_back(panel.group_of[hot.input.k]);
   panel.hot_steps.resize(hot_.size());

@@ -33,14 +33,15 @@ struct ChannelPanelTruth {
   // [channels, groups], as the layout stores them; groups as the decoder counts them.
   std::vector<float> scales;
   std::vector<uint64_t> group_of;  // by input channel, in the order of GemmInputs::exact()
+  uint64_t groups = 0;             // that there may be
   bool zeros = true;               // every weight of the panel is zero in the source
   DecodedRows decoded;
   DecodedRows scattered;
   // Where groups are scattered: the input channels group by group, and their factors.
   std::vector<uint32_t> by_group;
   DigestFactors factors_by_group;
-  std::vector<int8_t> small_by_group;  // the steps of up to four channels
-  std::vector<uint32_t> words_by_group;
+  std::vector<int8_t> small_by_group;  // the steps of up to kSortedRows channels
+  std::vector<uint64_t> words_by_group;
   std::vector<float> steps_by_group;  // the steps of one channel
   std::vector<float> values;          // of codes, as the kernel reads them
   std::vector<float> steps_of_codes;  // in one channel
@@ -91,6 +92,7 @@ class ChannelTruth {
   void AddHotProducts(WeightRounding judged, uint64_t channel, std::span<const float> scales,
                       double* y, uint64_t width, ChannelPanelTruth& panel) const;
   void NoteGroups(ChannelPanelTruth& panel) const;
+  void NoteRuns(ChannelPanelTruth& panel) const;
   void SortByGroup(ChannelPanelTruth& panel) const;
   const DigestFactors& FactorsOf(const ChannelPanelTruth& panel) const {
     return panel.by_group.empty() ? factors_ : panel.factors_by_group;

@@ -57,7 +57,7 @@ constexpr uint64_t kInputs = sizeof(Bytes);
 // Codes of 16 input channels: lines [8, stride] in the order of the nibbles of a word. Flipped:
 // where codes are two's complement, 8.
 void SplitNibbles(const uint32_t* words, uint8_t flip, uint64_t stride, uint8_t* codes) {
-  for (const Bytes& bytes : BytesOfWords(words)) {
+  for (const Bytes& bytes : TakeApart(LoadFour(words))) {
     const Bytes low = (bytes & 15) ^ flip;
     const Bytes high = (bytes >> 4) ^ flip;
     std::memcpy(codes, &low, sizeof low);

@@ -175,6 +175,31 @@ TEST_CASE("columns of a large tensor share a window with those that come later")
   RequireOk(file.VisitRunsAt({}, [](const std::byte*) { FAIL("there are none"); }));
 }
 
+// Three levels of verify read all of a tensor, each piece by piece.
+TEST_CASE("what is mapped together has one window for all visits, and is a hint alone") {
+  const TempFolder folder;
+  constexpr uint64_t kTensor = 5 * kWindowBytes;
+  const File file = Value(File::OpenForRead(WriteSparse(folder, 2 * kTensor, {kTensor - 1})));
+  MappedWindows& windows = MappedWindows::OfProcess();
+  const size_t before = windows.size();
+  file.MapTogether(0, kTensor);
+  for (uint64_t offset = 0; offset < kTensor; offset += kWindowBytes / 2) {
+    RequireOk(file.VisitAt(offset, kWindowBytes / 2, [](const std::byte*) {}));
+  }
+  std::byte seen{};
+  RequireOk(file.VisitAt(kTensor - 1, 1, [&](const std::byte* at) { seen = *at; }));
+  CHECK(seen == ByteAt(kTensor - 1));
+  CHECK(windows.size() == std::min(before + 1, MostKeptWindows()));
+
+  file.MapTogether(kTensor, kWindowBytes);              // one window anyway
+  file.MapTogether(2 * kTensor - 1, 2 * kWindowBytes);  // not all there
+  CHECK(windows.size() == std::min(before + 1, MostKeptWindows()));
+  posix::SetFaultHook([](posix::Call call) { return call == posix::Call::kMap ? EACCES : 0; });
+  file.MapTogether(kTensor, kTensor);
+  posix::SetFaultHook(nullptr);
+  CHECK(windows.size() == std::min(before + 1, MostKeptWindows()));
+}
+
 // A model of a kernel keeps a pointer to the weights. Others visited files meanwhile, its window
 // went, and another one took its place in memory.
 TEST_CASE("pinned bytes stay at their address, whatever windows come and go") {

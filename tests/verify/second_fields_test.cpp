@@ -79,14 +79,15 @@ TEST_CASE("fields of every width are split as they are read one by one") {
 }
 
 TEST_CASE("words of any number of lines and columns are turned") {
-  for (const uint64_t lines : {1U, 4U, 5U, 16U, 23U}) {
+  for (const uint64_t lines : {1U, 4U, 5U, 16U, 23U, 64U, 133U}) {
     for (const uint64_t columns : {1U, 3U, 4U, 17U, 36U}) {
       CAPTURE(lines, columns);
       const uint64_t stride = columns + 2;
       const uint64_t turned_stride = lines + 3;
       const std::vector<uint32_t> words = RandomWords(lines * stride, lines * columns);
       std::vector<uint32_t> turned(columns * turned_stride, 7);
-      TurnSecondWords(words.data(), lines, columns, stride, turned_stride, turned.data());
+      TurnSecondWords(reinterpret_cast<const std::byte*>(words.data()), lines, columns, stride,
+                      turned_stride, turned.data());
       std::vector<uint32_t> expected(columns * turned_stride, 7);
       for (uint64_t line = 0; line < lines; ++line) {
         for (uint64_t column = 0; column < columns; ++column) {

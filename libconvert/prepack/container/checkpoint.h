@@ -144,6 +144,10 @@ class Checkpoint {
   // The same with those from the first of some runs to the last, which are columns of a matrix;
   // see File::VisitRunsAt.
   Status VisitRuns(const StoredTensor& tensor, const ByteRuns& runs, ByteVisitor work) const;
+  // See File::MapTogether.
+  void MapTogether(const StoredTensor& tensor) const {
+    files_[tensor.file].file.MapTogether(tensor.offset, tensor.bytes);
+  }
 
  private:
   struct Configs;

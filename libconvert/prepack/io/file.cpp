@@ -266,6 +266,12 @@ Status File::VisitRunsAt(const ByteRuns& runs, ByteVisitor work) const {
   return VisitMapping(path_, *mapped.mapping, mapped.place, work, VisitThreads::kThisOne);
 }
 
+void File::MapTogether(uint64_t offset, uint64_t bytes) const {
+  const bool is_noted = NotedRanges::OfProcess().mode() != NotedRanges::Mode::kNothing;
+  if (bytes <= kWindowBytes || bytes > kMostTogether || headers_only() || is_noted) return;
+  const Result<Mapped> unused = Map(offset, bytes, 0);
+}
+
 Result<PinnedBytes> File::Pin(uint64_t offset, uint64_t bytes) const {
   PREPACK_TRY_ASSIGN(Mapped mapped, Map(offset, bytes));
   PinnedBytes pinned;

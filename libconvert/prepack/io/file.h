@@ -94,6 +94,10 @@ class File {
   // The same for runs that are columns of a matrix, from the first to the end of the last one. What
   // lies between them is mapped, too, and stays so for other columns.
   Status VisitRunsAt(const ByteRuns& runs, ByteVisitor work) const;
+  // What several visits will look at, piece by piece: one window takes all of it. Only a hint;
+  // nothing is mapped at once of what is larger than kMostTogether.
+  static constexpr uint64_t kMostTogether = uint64_t{128} << 20;
+  void MapTogether(uint64_t offset, uint64_t bytes) const;
   // The same bytes for visits that see them at one address.
   Result<PinnedBytes> Pin(uint64_t offset, uint64_t bytes) const;
   Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);

@@ -91,6 +91,11 @@ Status PackedFolder::VisitPiece(const TensorRecord& tensor, uint64_t offset, uin
   return file->VisitAt(tensor.offset + offset, bytes, work);
 }
 
+void PackedFolder::MapTogether(const TensorRecord& tensor) const {
+  const Result<const File*> file = FileOf(tensor, 0, tensor.bytes());
+  if (file.ok()) (*file)->MapTogether(tensor.offset, tensor.bytes());
+}
+
 Result<PinnedBytes> PackedFolder::Pin(const TensorRecord& tensor) const {
   PREPACK_TRY_ASSIGN(const File* file, FileOf(tensor, 0, tensor.bytes()));
   return file->Pin(tensor.offset, tensor.bytes());

@@ -44,6 +44,8 @@ class PackedFolder {
   Result<const File*> FileOf(const TensorRecord& tensor, uint64_t offset, uint64_t bytes) const;
   // The bytes of the tensor, mapped into memory.
   Result<PinnedBytes> Pin(const TensorRecord& tensor) const;
+  // See File::MapTogether.
+  void MapTogether(const TensorRecord& tensor) const;
   // Calls `work` with `bytes` of it from `offset` on, mapped into memory; see File::VisitAt.
   Status VisitPiece(const TensorRecord& tensor, uint64_t offset, uint64_t bytes,
                     ByteVisitor work) const;

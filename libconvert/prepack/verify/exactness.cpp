@@ -194,6 +194,14 @@ bool ExactnessCheck::SourceHoldsModules() const {
   });
 }
 
+void ExactnessCheck::MapSource(size_t index) const {
+  const QuantizedLinear* linear = modules_[index].linear;
+  if (linear == nullptr) return;
+  for (const StoredTensor* tensor : ReplacedTensors(source_, *linear, /*with_bias=*/false)) {
+    source_.MapTogether(*tensor);
+  }
+}
+
 Status ExactnessCheck::CompareModule(size_t index, unsigned threads) {
   Module& module = modules_[index];
   const std::string& name = *module.name;

@@ -62,6 +62,8 @@ class ExactnessCheck {
   // of the manifest's tensors that pass through. What is read of the source is hashed as well,
   // while it is in the page cache.
   Status CompareModule(size_t index, unsigned threads);
+  // What of the source the levels are about to read of a module is mapped at once.
+  void MapSource(size_t index) const;
   Status CompareTensor(size_t index);
 
   // Of what has been compared so far; nothing: there is none.

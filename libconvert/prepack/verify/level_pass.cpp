@@ -130,6 +130,7 @@ Status LevelPass::RunModule(size_t index, unsigned threads) {
   PREPACK_TRY(RunReadyOnes());
   const GatePass pass(gate_, resources_.needs[index].Of(threads));
   modules_done_[index] = 1;
+  MapModule(index);
   if (levels_.integrity != nullptr) {
     for (const auto& [part, tensor] : modules_[index].record->parts) {
       levels_.integrity->Hash(tensor);
@@ -140,6 +141,12 @@ Status LevelPass::RunModule(size_t index, unsigned threads) {
   }
   if (levels_.gemm == nullptr || Postpone(index)) return {};
   return Multiply(index, threads);
+}
+
+// Every level reads all of it, so that mapping it piece by piece would be done three times.
+void LevelPass::MapModule(size_t index) const {
+  for (const auto& [part, tensor] : modules_[index].record->parts) folder_.MapTogether(tensor);
+  if (levels_.exactness != nullptr) levels_.exactness->MapSource(index);
 }
 
 Status LevelPass::Multiply(size_t index, unsigned threads) {

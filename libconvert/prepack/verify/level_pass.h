@@ -170,6 +170,7 @@ class LevelPass {
     return ShareOf(resources_.needs[index], resources_, modules).threads;
   }
   std::vector<Unit> UnitsLeft() const;
+  void MapModule(size_t index) const;
   Status Multiply(size_t index, unsigned threads);
   // Unless the products can be made at once, and if so many may wait.
   bool Postpone(size_t index);

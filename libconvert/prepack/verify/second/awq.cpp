@@ -76,15 +76,15 @@ struct WordColumns {
   // do not lie in the same places of it.
   uint64_t code_stride() const { return CeilDiv(inputs, kInputs) * kInputs + 64; }
   // Codes [8 · columns, code_stride()].
-  void Split(const uint32_t* words, uint8_t flip, std::vector<uint8_t>& codes) const;
+  void Split(const std::byte* words, uint8_t flip, std::vector<uint8_t>& codes) const;
 };
 
-void WordColumns::Split(const uint32_t* words, uint8_t flip, std::vector<uint8_t>& codes) const {
+void WordColumns::Split(const std::byte* words, uint8_t flip, std::vector<uint8_t>& codes) const {
   codes.resize(kOfWord * columns * code_stride());
   std::array<uint32_t, kWordColumns * kInputs> turned{};
-  for (uint64_t first = 0; first < inputs; first += kInputs, words += kInputs * stride) {
-    TurnSecondWords(words, std::min(kInputs, inputs - first), columns, stride, kInputs,
-                    turned.data());
+  for (uint64_t first = 0; first < inputs; first += kInputs) {
+    TurnSecondWords(words + first * stride * sizeof(uint32_t), std::min(kInputs, inputs - first),
+                    columns, stride, kInputs, turned.data());
     for (uint64_t column = 0; column < columns; ++column) {
       SplitNibbles(&turned[column * kInputs], flip, code_stride(),
                    &codes[kOfWord * column * code_stride() + first]);
@@ -126,21 +126,24 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
                                {range.first, range.count, wanted.n0, wanted.rows},
                                buffers.numbers));
   TransposeScales(buffers.numbers, wanted.rows, out.scales);
-  PREPACK_TRY(
-      ReadSecond(source, *tensors.codes, {wanted.k0, wanted.inputs, word0, words}, buffers.words));
+  PREPACK_TRY_ASSIGN(const ByteRuns lines,
+                     RunsOfSecond(source, *tensors.codes, {wanted.k0, wanted.inputs, word0, words},
+                                  sizeof(uint32_t)));
   SecondSteps steps(4, zeros, wanted.rows, wanted.takes_small, out);
-  for (uint64_t word = 0; word < words; word += kWordColumns) {
-    const WordColumns some = {
-        .columns = std::min(kWordColumns, words - word), .inputs = wanted.inputs, .stride = words};
-    some.Split(&buffers.words[word], flip, buffers.codes);
-    for (uint64_t i = 0; i < kOfWord * some.columns; ++i) {
-      const uint64_t n = (word0 + word) * kOfWord + i;
-      if (n < wanted.n0 || n >= wanted.n0 + wanted.rows) continue;
-      const uint64_t line = i / kOfWord * kOfWord + shifts[i % kOfWord] / 4;
-      steps.Put(n - wanted.n0, &buffers.codes[line * some.code_stride()]);
+  return source.VisitRuns(*tensors.codes, lines, [&](const std::byte* stored) {
+    for (uint64_t word = 0; word < words; word += kWordColumns) {
+      const WordColumns some = {.columns = std::min(kWordColumns, words - word),
+                                .inputs = wanted.inputs,
+                                .stride = tensors.codes->shape[1]};
+      some.Split(stored + word * sizeof(uint32_t), flip, buffers.codes);
+      for (uint64_t i = 0; i < kOfWord * some.columns; ++i) {
+        const uint64_t n = (word0 + word) * kOfWord + i;
+        if (n < wanted.n0 || n >= wanted.n0 + wanted.rows) continue;
+        const uint64_t line = i / kOfWord * kOfWord + shifts[i % kOfWord] / 4;
+        steps.Put(n - wanted.n0, &buffers.codes[line * some.code_stride()]);
+      }
     }
-  }
-  return {};
+  });
 }
 
 // G in layouts whose tensors pad it.

@@ -6,6 +6,7 @@
 // made of, the widest first (5 = 4 + 1, 7 = 4 + 2 + 1).
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -49,9 +50,10 @@ struct SecondFields {
 
 inline constexpr uint64_t kFieldSlack = 2;
 
-// Words [lines, columns], of which lines lie `stride` apart, to [columns, lines], of which columns
-// lie `turned_stride` apart: so those of an output channel lie side by side.
-void TurnSecondWords(const uint32_t* words, uint64_t lines, uint64_t columns, uint64_t stride,
+// Words [lines, columns] at any address, of which lines lie `stride` words apart, to [columns,
+// lines], of which columns lie `turned_stride` apart: so those of an output channel lie side by
+// side.
+void TurnSecondWords(const std::byte* words, uint64_t lines, uint64_t columns, uint64_t stride,
                      uint64_t turned_stride, uint32_t* turned);
 
 // Turns the codes of rows into steps: code − zero point.

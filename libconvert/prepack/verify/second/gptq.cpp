@@ -113,24 +113,26 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   const uint64_t word0 = fields.FirstWord(wanted.k0);
   const uint64_t count = fields.LastWord(wanted.k0 + wanted.inputs - 1) - word0 + 1;
   DecodedRows::Buffers& buffers = out.buffers;
-  status = ReadSecond(source, *codes, {word0, count, wanted.n0, wanted.rows}, buffers.words);
-  if (status.ok()) {
-    const SecondRange wanted_scales{range.first, range.count, wanted.n0, wanted.rows};
-    status = ReadSecondFloats(source, *scales, wanted_scales, buffers.numbers);
-  }
-  if (!status.ok()) return status;
+  // A line of the cache more, so that output channels do not lie in the same places of it.
+  const uint64_t stride = count + 16;
+  buffers.turned.resize(wanted.rows * stride + kFieldSlack);
+  PREPACK_TRY_ASSIGN(
+      const ByteRuns lines,
+      RunsOfSecond(source, *codes, {word0, count, wanted.n0, wanted.rows}, sizeof(uint32_t)));
+  PREPACK_TRY(source.VisitRuns(*codes, lines, [&](const std::byte* stored) {
+    TurnSecondWords(stored, count, wanted.rows, codes->shape[1], stride, buffers.turned.data());
+  }));
+  const SecondRange wanted_scales{range.first, range.count, wanted.n0, wanted.rows};
+  PREPACK_TRY(ReadSecondFloats(source, *scales, wanted_scales, buffers.numbers));
   TransposeScales(buffers.numbers, wanted.rows, out.scales);
   std::vector<int16_t> zeros = {static_cast<int16_t>(1 << (width - 1))};
   if (!meaning.symmetric) {
     const bool minus_one = meaning.minus_one && !in_planes;
     PREPACK_TRY(ReadZeros(source, wanted, minus_one, fields, groups, range, zeros));
   }
-  buffers.turned.resize(wanted.rows * count + kFieldSlack);
-  TurnSecondWords(buffers.words.data(), count, wanted.rows, wanted.rows, count,
-                  buffers.turned.data());
   SecondSteps steps(width, zeros, wanted.rows, wanted.takes_small, out);
   for (uint64_t row = 0; row < wanted.rows; ++row) {
-    const uint32_t* words_of_row = &buffers.turned[row * count];
+    const uint32_t* words_of_row = &buffers.turned[row * stride];
     if (width == 4 || width == 8) {
       steps.PutFields(row, reinterpret_cast<const uint8_t*>(words_of_row));
     } else {

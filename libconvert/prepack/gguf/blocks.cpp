@@ -231,14 +231,11 @@ bool IsDecoded(GgmlType type) {
   return HasCodes(type) || IsFloat16or32(type);
 }
 
-float CodeValue(GgmlType type, int16_t code) {
-  if (!IsE2M1(type)) return code;
-  return 2 * F4E2M1ToF32(static_cast<uint8_t>(code)) + 0.0F;  // −0 + 0 is +0
-}
+namespace {
 
-Block DecodeBlock(GgmlType type, const std::byte* bytes) {
+// Minima that the type does not have stay what they were.
+void DecodeInto(GgmlType type, const std::byte* bytes, Block& block) {
   const uint8_t* raw = U8(bytes);
-  Block block;
   block.group = InfoOf(type).block;
   switch (type) {
     case kQ2_K:
@@ -266,6 +263,35 @@ Block DecodeBlock(GgmlType type, const std::byte* bytes) {
     default:
       DecodeOneScale(type, raw, block);
   }
+}
+
+// The weights of a block. −0 stays, where there is nothing to add.
+template <typename ValueOf>
+void ScaleCodes(const Block& block, bool has_minima, const ValueOf& value_of,
+                std::span<float> weights) {
+  for (size_t first = 0; first < weights.size(); first += block.group) {
+    const int16_t* codes = &block.codes[first];
+    float* out = &weights[first];
+    const float scale = block.scales[first / block.group];
+    const float minimum = block.minima[first / block.group];
+    if (has_minima) {
+      for (uint32_t i = 0; i < block.group; ++i) out[i] = value_of(codes[i]) * scale + minimum;
+    } else {
+      for (uint32_t i = 0; i < block.group; ++i) out[i] = value_of(codes[i]) * scale;
+    }
+  }
+}
+
+}  // namespace
+
+float CodeValue(GgmlType type, int16_t code) {
+  if (!IsE2M1(type)) return code;
+  return 2 * F4E2M1ToF32(static_cast<uint8_t>(code)) + 0.0F;  // −0 + 0 is +0
+}
+
+Block DecodeBlock(GgmlType type, const std::byte* bytes) {
+  Block block;
+  DecodeInto(type, bytes, block);
   return block;
 }
 
@@ -273,13 +299,16 @@ void Dequantize(GgmlType type, std::span<const std::byte> bytes, std::span<float
   if (IsFloat16or32(type)) return DequantizeFloats(type, U8(bytes.data()), weights);
   const GgmlTypeInfo& info = InfoOf(type);
   const bool has_minima = HasMinima(type);
+  Block block;
   for (size_t i = 0; i < weights.size() / info.block; ++i) {
-    const Block block = DecodeBlock(type, bytes.data() + i * info.bytes);
-    for (size_t j = 0; j < info.block; ++j) {
-      const size_t group = j / block.group;
-      const float product = CodeValue(type, block.codes[j]) * block.scales[group];
-      // −0 stays, where there is nothing to add.
-      weights[i * info.block + j] = has_minima ? product + block.minima[group] : product;
+    DecodeInto(type, bytes.data() + i * info.bytes, block);
+    const std::span<float> own = weights.subspan(i * info.block, info.block);
+    if (IsE2M1(type)) {
+      ScaleCodes(
+          block, has_minima, [=](int16_t code) { return CodeValue(type, code); }, own);
+    } else {
+      ScaleCodes(
+          block, has_minima, [](int16_t code) { return static_cast<float>(code); }, own);
     }
   }
 }

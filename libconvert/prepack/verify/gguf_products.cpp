@@ -188,7 +188,7 @@ void GgufProducts::FillTruth(const GgufStripe& stripe, uint64_t first, const Ggm
       }
       exact[k] = static_cast<double>(expected[k]);
       const double found = kernel[k] * factor;
-      const auto bound = static_cast<double>(rows_.Bound(expected[k], largest));
+      const auto bound = static_cast<double>(rows_.BoundOf(largest).Of(expected[k]));
       kernel[k] = std::abs(found - exact[k]) <= bound ? found : exact[k];
     }
   }

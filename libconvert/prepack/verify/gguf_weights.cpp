@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -36,6 +37,36 @@ bool AreEqual(const float* weights, float factor, const float* expected, uint64_
     differ |= static_cast<uint32_t>(weights[i] * factor != expected[i]);
   }
   return differ == 0;
+}
+
+// As integers, which order as the magnitudes do, for vector code. NaN is none.
+float LargestOf(std::span<const float> weights) {
+  constexpr uint32_t kInfinity = 0x7F800000;
+  uint32_t largest = 0;
+  for (const float weight : weights) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(weight) & 0x7FFFFFFF;
+    largest = std::max(largest, magnitude > kInfinity ? 0 : magnitude);
+  }
+  return std::bit_cast<float>(largest);
+}
+
+// How many are equal, and how many equal or as near as the bound says.
+struct NearCounts {
+  uint32_t equal = 0;
+  uint32_t near = 0;
+};
+
+NearCounts CountNear(const float* weights, float factor, const float* expected, uint64_t count,
+                     GgufRows::Bound bound) {
+  NearCounts counts;
+  for (uint64_t i = 0; i < count; ++i) {
+    const float weight = weights[i] * factor;
+    const float off = std::abs(weight - expected[i]);
+    const auto is_equal = static_cast<uint32_t>(weight == expected[i]);
+    counts.equal += is_equal;
+    counts.near += is_equal | static_cast<uint32_t>(off <= bound.Of(expected[i]));
+  }
+  return counts;
 }
 
 template <typename Step>
@@ -205,27 +236,26 @@ Status GgufRows::ReadSource(const gguf::Source& source, uint64_t n0, std::span<f
   return {};
 }
 
-// How far a weight may be off, where `largest` is the largest of its row; of one that was
-// quantized, of its block.
-float GgufRows::Bound(float expected, float largest) const {
-  const float magnitude = std::abs(expected);
+GgufRows::Bound GgufRows::BoundOf(float largest) const {
   switch (tensor_.type) {
     case GgmlType::kQ4_1:
     case GgmlType::kQ5_1:
       // The minimum is rounded, and it can be as large as the range of its group.
-      return 2 * kHalf * largest;
+      return {.constant = 2 * kHalf * largest};
     case GgmlType::kBF16:
-      return kBrain * magnitude;
+      return {.relative = kBrain};
     case GgmlType::kF16:
-      return kHalf * magnitude;
+      return {.relative = kHalf};
     case GgmlType::kNVFP4:
-      return kSingle * magnitude;
+      return {.relative = kSingle};
     case GgmlType::kQ8_0:
       // Half a step, and the rounding of the step to f16, below whose numbers it may be.
-      if (record_.rounded.quantized != 0) return largest * (0.501F / 127 + kHalf) + 0x1p-18F;
+      if (record_.rounded.quantized != 0) {
+        return {.constant = largest * (0.501F / 127 + kHalf) + 0x1p-18F};
+      }
       [[fallthrough]];
     default:
-      return record_.rounded.scales != 0 ? kHalf * magnitude : 0;
+      return {.relative = record_.rounded.scales != 0 ? kHalf : 0};
   }
 }
 
@@ -241,10 +271,8 @@ float GgufRows::Largest(const GgufStripe& stripe, uint64_t row, uint64_t k) cons
   const uint64_t together = bounded_together();
   const float half = tensor_.type == GgmlType::kQ5_1 ? 16 : 8;
   float largest = record_.rounded.quantized == 0 ? half * stripe.steps[row - stripe.first] : 0;
-  for (const float weight : Expected(stripe, row).subspan(k / together * together, together)) {
-    largest = std::max(largest, std::abs(weight));
-  }
-  return largest;
+  return std::max(largest,
+                  LargestOf(Expected(stripe, row).subspan(k / together * together, together)));
 }
 
 void GgufRows::Compare(const GgufStripe& stripe, uint64_t row, std::span<const float> weights,
@@ -256,18 +284,20 @@ void GgufRows::Compare(const GgufStripe& stripe, uint64_t row, std::span<const f
     return;
   }
   const uint64_t together = bounded_together();
-  float largest = 0;
-  for (uint64_t k = 0; k < columns_; ++k) {
-    if (k % together == 0) largest = Largest(stripe, row, k);
-    const float weight = weights[k] * factor;
-    if (weight == expected[k]) {
-      ++counts.identical;
-    } else if (std::abs(weight - expected[k]) <= Bound(expected[k], largest)) {
-      ++counts.rounded;
-    } else if (counts.wrong++ == 0) {
-      counts.first_wrong =
-          fmt::format("row {}, column {} is {}, and {} in the source", row, k, weight, expected[k]);
+  for (uint64_t k = 0; k < columns_; k += together) {
+    const uint64_t count = std::min(together, columns_ - k);
+    const Bound bound = BoundOf(Largest(stripe, row, k));
+    const auto [equal, near] = CountNear(&weights[k], factor, &expected[k], count, bound);
+    counts.identical += equal;
+    counts.rounded += near - equal;
+    if (near == count) continue;
+    if (counts.wrong == 0) {
+      uint64_t at = k;
+      while (CountNear(&weights[at], factor, &expected[at], 1, bound).near != 0) ++at;
+      counts.first_wrong = fmt::format("row {}, column {} is {}, and {} in the source", row, at,
+                                       weights[at] * factor, expected[at]);
     }
+    counts.wrong += count - near;
   }
 }
 

@@ -2,6 +2,7 @@
 
 // The weights of a GGUF tensor beside those of its source: what all levels of `verify` compare.
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -77,9 +78,15 @@ class GgufRows {
   // to those of the source.
   void Compare(const GgufStripe& stripe, uint64_t row, std::span<const float> weights,
                WeightCounts& counts) const;
-  // How far a weight may be off because its type has to round it, where `largest` is that of its
-  // row, or of its block if it was quantized.
-  float Bound(float expected, float largest) const;
+  // How far weights may be off because their type has to round them.
+  struct Bound {
+    float relative = 0;  // to the weight
+    float constant = 0;
+
+    float Of(float weight) const { return std::abs(weight) * relative + constant; }
+  };
+  // `largest`: the largest of its row, of a weight that was quantized of its block.
+  Bound BoundOf(float largest) const;
   // The columns that have it in common.
   uint64_t bounded_together() const;
   // The largest magnitude around column k, or half of what the codes of the row can mean, if that

@@ -4,7 +4,7 @@ target_link_libraries(test_cli PRIVATE prepack_cli)
 # The tool as a whole, from Python: it needs jsonschema, numpy, safetensors, PyYAML, huggingface_hub and
 # pre-commit, which tools/setup --tests puts into a virtual environment.
 set(PREPACK_TEST_PYTHON "python3" CACHE STRING "Python with jsonschema, numpy, safetensors and PyYAML")
-foreach(test accept check checkpoint_targets ci ci_files convert damage diff docs doctor experts faults flow formats fuse gguf gguf_convert gguf_flow gguf_source hostile html hub inspect
+foreach(test accept check checkpoint_targets ci ci_files convert damage diff docs doctor experts faults fixtures flow formats fuse gguf gguf_convert gguf_flow gguf_source hostile html hub inspect
     judge kt links malformed memory messages onednn packed_source parts plain_modules replaced_source sanitize_share scale
     scale_docs streams terminal
     tune verify without_onednn)

@@ -91,7 +91,7 @@ class Fixtures(unittest.TestCase):
 
     def test_restores_what_was_stored(self):
         self.remove_all()
-        self.assertEqual(self.run_ok(), "fixtures: restored 4 files\n")
+        self.assertEqual(self.run_ok(), "fixtures: restored 4 of 4 files\n")
         self.assertEqual(self.files(), self.original)
         self.assertFalse([path for path in self.stored.iterdir() if path.name.startswith(".")])
 
@@ -127,7 +127,7 @@ class Fixtures(unittest.TestCase):
 
     def test_only_what_is_missing_is_restored(self):
         (self.scratch / "truth/one.safetensors").unlink()
-        self.assertEqual(self.run_ok(), "fixtures: restored 1 files\n")
+        self.assertEqual(self.run_ok(), "fixtures: restored 1 of 4 files\n")
         self.assertEqual(self.files(), self.original)
 
     def test_several_at_once(self):
@@ -186,7 +186,6 @@ class Fixtures(unittest.TestCase):
 
     def test_another_index(self):
         """As when git goes to another commit and back: what was restored is ours to change and to remove."""
-        index = (self.stored / "index.txt").read_text()
         pieces = {path: path.read_bytes() for path in self.stored.iterdir()}
         self.put("truth/one.safetensors", {"a": b"2"})
         self.run_ok("store", self.scratch / "truth")
@@ -199,10 +198,9 @@ class Fixtures(unittest.TestCase):
         self.assertEqual(self.files(), self.original)
         (self.stored / "index.txt").write_text(other)
         (self.scratch / "checkpoints/one/config.json").write_text("{}")
-        self.assertEqual(self.run_ok(), "fixtures: restored 1 files\n")
+        self.assertEqual(self.run_ok(), "fixtures: restored 1 of 2 files\n")
         self.assertFalse((self.scratch / "checkpoints/two").exists())
         self.assertTrue((self.scratch / "checkpoints/one/config.json").exists())
-        self.assertIn("checkpoints/two", index)
 
     def test_what_cannot_be_stored(self):
         path = self.scratch / "checkpoints/one/model.safetensors"

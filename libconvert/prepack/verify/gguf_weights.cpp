@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -39,15 +39,19 @@ bool AreEqual(const float* weights, float factor, const float* expected, uint64_
   return differ == 0;
 }
 
-// As integers, which order as the magnitudes do, for vector code. NaN is none.
+// In lanes, for vector code. NaN is none.
 float LargestOf(std::span<const float> weights) {
-  constexpr uint32_t kInfinity = 0x7F800000;
-  uint32_t largest = 0;
-  for (const float weight : weights) {
-    const uint32_t magnitude = std::bit_cast<uint32_t>(weight) & 0x7FFFFFFF;
-    largest = std::max(largest, magnitude > kInfinity ? 0 : magnitude);
+  std::array<float, 16> lanes = {};
+  const float* from = weights.data();
+  const size_t whole = weights.size() / lanes.size() * lanes.size();
+  for (size_t i = 0; i < whole; i += lanes.size()) {
+    for (size_t lane = 0; lane < lanes.size(); ++lane) {
+      const float magnitude = std::abs(from[i + lane]);
+      lanes[lane] = lanes[lane] < magnitude ? magnitude : lanes[lane];
+    }
   }
-  return std::bit_cast<float>(largest);
+  for (size_t i = whole; i < weights.size(); ++i) lanes[0] = std::max(lanes[0], std::abs(from[i]));
+  return std::ranges::max(lanes);
 }
 
 // How many are equal, and how many equal or as near as the bound says.

@@ -9,6 +9,7 @@ Prints for each what was found, and "fault" or "as it should be". Exit code 1 if
 import importlib.metadata
 import subprocess
 import sys
+import tempfile
 
 import torch
 
@@ -16,6 +17,14 @@ import torch
 def decibels(y, expected):
     noise = (y.double() - expected).square().sum()
     return 10 * torch.log10(expected.square().sum() / noise).item()
+
+
+def fails(work):
+    try:
+        found = work()
+    except (RuntimeError, TypeError) as error:
+        return True, f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return False, f"gives {tuple(found.shape) if isinstance(found, torch.Tensor) else found}"
 
 
 # vLLM.
@@ -109,6 +118,106 @@ def checks_in_parallel_regions_end_the_process():
     return ended, "; ".join(found)
 
 
+def rows_that_lie_apart_stop_int8_layers():
+    """CPUInt8ScaledMMLinearKernel gives the op that it takes on AMX x as it is, and the op takes two
+    dimensions. The encoder of Whisper has three."""
+    from vllm.model_executor.kernels.linear.scaled_mm.cpu import CPUInt8ScaledMMLinearKernel
+    from vllm.model_executor.kernels.linear.scaled_mm.ScaledMMLinearKernel import (
+        Int8ScaledMMLinearLayerConfig,
+    )
+
+    config = Int8ScaledMMLinearLayerConfig(
+        is_static_input_scheme=False, is_channelwise=True, input_symmetric=True
+    )
+    kernel = CPUInt8ScaledMMLinearKernel(config, ["w", "s", "x_s", "x_z", "z"])
+    layer = torch.nn.Module()
+    layer.bias = None
+    layer.w = torch.nn.Parameter(torch.ones(32, 32, dtype=torch.int8), requires_grad=False)
+    layer.s = torch.nn.Parameter(torch.ones(32, 1), requires_grad=False)
+    kernel.process_weights_for_sgl(layer)
+    kernel.linear_method = kernel._apply_weights_sgl
+    return fails(lambda: kernel.apply_weights(layer, torch.ones(1, 2, 32, dtype=torch.bfloat16)))
+
+
+def biases_stop_fp8_layers_in_blocks():
+    """CPUFp8BlockScaledMMKernel gives its op the bias as the layer has it, in bf16; the op takes f32."""
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.kernels.linear.scaled_mm.cpu import CPUFp8BlockScaledMMKernel
+    from vllm.model_executor.kernels.linear.scaled_mm.ScaledMMLinearKernel import (
+        FP8ScaledMMLinearLayerConfig,
+    )
+    from vllm.model_executor.layers.quantization.utils import quant_utils
+
+    config = FP8ScaledMMLinearLayerConfig(
+        quant_utils.kFp8Static128BlockSym, quant_utils.kFp8Dynamic128Sym, (128, 128),
+        torch.bfloat16, torch.bfloat16,
+    )  # fmt: skip
+    with set_current_vllm_config(VllmConfig()):
+        kernel = CPUFp8BlockScaledMMKernel(config)
+    layer = torch.nn.Module()
+    weight = torch.ones(128, 128).to(torch.float8_e4m3fn)
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+    layer.weight_scale = torch.nn.Parameter(torch.ones(1, 1), requires_grad=False)
+    layer.bias = torch.nn.Parameter(torch.ones(128, dtype=torch.bfloat16), requires_grad=False)
+    kernel.process_weights_after_loading(layer)
+    x = torch.ones(2, 128, dtype=torch.bfloat16)
+    return fails(lambda: kernel.apply_weights(layer, x, layer.bias))
+
+
+def states_of_delta_nets_are_moved_with_triton():
+    """Where prefixes are cached and tokens proposed, the state of a request goes into its next block by
+    a kernel of Triton that has no twin for CPUs."""
+    from types import SimpleNamespace
+
+    from vllm.platforms import current_platform
+    from vllm.v1.worker.mamba_utils import MambaSpecDecodeGPUContext
+
+    current_platform.register_triton_kernel_overrides()
+    states = torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]])
+    blocks = torch.tensor([[0, 1]], dtype=torch.int32)
+    one, none = torch.ones(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    context = SimpleNamespace(
+        is_initialized=True, num_states=1, block_table_stride_req=2, state_group_indices=none,
+        block_table_ptrs=torch.tensor([blocks.data_ptr()]),
+        state_base_addrs=torch.tensor([states.data_ptr()]),
+        state_block_strides=torch.tensor([states.stride(0) * states.element_size()]),
+        state_elem_sizes=one * states.element_size(), state_inner_sizes=torch.tensor([4]),
+        state_conv_widths=none, state_dim_row_count=none, state_dim_row_stride=torch.tensor([0]),
+    )  # fmt: skip
+
+    def move():
+        MambaSpecDecodeGPUContext.run_fused_precopy(context, 1, one, none, none, None)
+        return states[1].tolist()
+
+    return fails(move)
+
+
+def layers_of_whisper_are_told_other_names():
+    """A layer goes by the name that it is told where a checkpoint says what is not quantized."""
+    from transformers import WhisperConfig
+    from vllm.config import ModelConfig, VllmConfig, set_current_vllm_config
+    from vllm.distributed import init_distributed_environment, initialize_model_parallel
+    from vllm.model_executor.models.whisper import WhisperForConditionalGeneration
+
+    small = WhisperConfig(
+        d_model=64, encoder_layers=1, decoder_layers=1, encoder_attention_heads=1,
+        decoder_attention_heads=1, architectures=["WhisperForConditionalGeneration"],
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        small.save_pretrained(folder)
+        model_config = ModelConfig(folder, skip_tokenizer_init=True, dtype="bfloat16")
+        config = VllmConfig(model_config=model_config)
+        with set_current_vllm_config(config):
+            init_distributed_environment(1, 0, f"file://{folder}/rank", 0, "gloo")
+            initialize_model_parallel()
+            model = WhisperForConditionalGeneration(vllm_config=config)
+    names = {name: getattr(layer, "prefix", name) for name, layer in model.named_modules()}
+    others = [(name, told) for name, told in names.items() if told != name]
+    if not others:
+        return False, f"{len(names)} names are those of the model"
+    return True, f"{len(others)} of {len(names)}, the last: {others[-1][0]} is {others[-1][1]}"
+
+
 def a_library_that_was_imported_before_stops_the_engine():
     """An engine looks through all modules, and cannot read some objects of llvmlite, which numba
     imports."""
@@ -183,6 +292,10 @@ CHECKS = {
         fp8_zeros_are_not_zero,
         groups_that_the_4_bit_kernel_cannot_read_are_accepted,
         checks_in_parallel_regions_end_the_process,
+        rows_that_lie_apart_stop_int8_layers,
+        biases_stop_fp8_layers_in_blocks,
+        states_of_delta_nets_are_moved_with_triton,
+        layers_of_whisper_are_told_other_names,
         a_library_that_was_imported_before_stops_the_engine,
     ),
     "zentorch": (

@@ -43,6 +43,7 @@ class Row:
     # these, where no reference runs to the bit.
     off_float: dict[str, float]
     figures: dict[str, dict[str, float]]
+    target: str  # of prepack, for which it was packed
 
 
 def preload() -> None:
@@ -118,7 +119,12 @@ class Folders:
 
     def packed(self, name: str, *options: str) -> Path | str:
         out = self.root / name
-        return convert(self.source, out, "--target", self.target, *options) or out
+        refused = convert(self.source, out, "--target", self.target, *options)
+        if "no layout of zentorch takes any module" in refused:
+            # vLLM runs other folders where zentorch is, too.
+            self.target = "vllm-cpu"
+            refused = convert(self.source, out, "--target", self.target, *options)
+        return refused or out
 
     def as_float(self) -> Path:
         return write_apart(self.root / "float", self.recipe, self.form, ".*")
@@ -154,7 +160,7 @@ def run_row(root: Path, key: str, form: str, mode: str, zentorch: bool) -> Row:
         key, form, mode, zentorch, vllm_version(),
         {name: run.error for name, run in runs.items() if run.error},
         verdicts(packed, runs), verdicts(fused, references), distances,
-        {label: _figures(run) for label, run in loaded.items() if not run.error},
+        {label: _figures(run) for label, run in loaded.items() if not run.error}, folders.target,
     )  # fmt: skip
 
 

@@ -76,6 +76,11 @@ def in_words(error: str) -> str:
 
 
 def verdict(row: Row, folder: str) -> str:
+    other_target = row.get("zentorch") and row.get("target") == "vllm-cpu"
+    return f"{_verdict(row, folder)} [6]" if other_target else _verdict(row, folder)
+
+
+def _verdict(row: Row, folder: str) -> str:
     found = row[folder]
     if found.get("stock") == "equal":
         return "equal"

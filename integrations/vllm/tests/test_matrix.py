@@ -8,6 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "matrix"))
 
+import matrix
 import report
 from engine import Generated
 from matrix import same, verdicts
@@ -95,6 +96,28 @@ def test_with_zentorch_other_reasons_hold():
     for form, reason in (("ct", "other tokens [5]"), ("int8", "other tokens")):
         own = row(form=form, zentorch=True, packed={"stock": "other tokens"})
         assert report.verdict(own, "packed") == reason
+
+
+def test_what_zentorch_has_no_layout_for_is_packed_for_vllm(tmp_path, monkeypatch):
+    targets = []
+
+    def convert(source, out, *options):
+        targets.append(options[1])
+        return "error: no layout of zentorch takes any module of it" if len(targets) == 1 else ""
+
+    monkeypatch.setattr(matrix, "convert", convert)
+    monkeypatch.setattr(matrix, "write_apart", lambda folder, *more: folder)
+    folders = matrix.Folders(tmp_path, "granite", "fp8", "zentorch")
+    assert folders.packed("packed") == tmp_path / "packed"
+    assert folders.packed("fused", "--fuse") == tmp_path / "fused"
+    assert targets == ["zentorch", "vllm-cpu", "vllm-cpu"] and folders.target == "vllm-cpu"
+
+
+def test_a_row_of_another_target_says_so():
+    own = row(form="fp8", zentorch=True, target="vllm-cpu", packed={"amx": "equal"})
+    assert report.verdict(own, "packed") == "equal to vLLM's path for AMX [6]"
+    assert report.verdict(own | {"target": "zentorch"}, "packed").endswith("AMX")
+    assert report.verdict(own | {"zentorch": False}, "packed").endswith("AMX")
 
 
 def test_a_row_that_vllm_refuses_whatever_the_folder():

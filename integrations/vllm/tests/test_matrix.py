@@ -116,6 +116,8 @@ def test_what_zentorch_has_no_layout_for_is_packed_for_vllm(tmp_path, monkeypatc
 def test_a_row_of_another_target_says_so():
     own = row(form="fp8", zentorch=True, target="vllm-cpu", packed={"amx": "equal"})
     assert report.verdict(own, "packed") == "equal to vLLM's path for AMX [6]"
+    other = own | {"form": "fp8-channel", "packed": {"stock": "other tokens"}}
+    assert report.verdict(other, "packed") == "other tokens [2] [6]"
     assert report.verdict(own | {"target": "zentorch"}, "packed").endswith("AMX")
     assert report.verdict(own | {"zentorch": False}, "packed").endswith("AMX")
 

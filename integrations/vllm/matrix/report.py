@@ -27,7 +27,7 @@ _REFUSALS = {
     "No Int8 MoE backend": "no int8 experts without AMX",
     "No MXFP4 MoE backend": "no MXFP4 experts without AMX",
     "Failed to find a kernel that can implement the ScaledMM": "no FP8 without AMX",
-    "Unsupported FP8 MoE backend": "no FP8 experts with scales per channel",
+    "Unsupported FP8 MoE backend": "no FP8 experts but in blocks",
     "_C::static_scaled_fp8_quant()": "no op for static FP8 activations",
     "no attribute 'silu_and_mul_quant'": "an op that its library for CPUs has not",
     "does not support: diffusion models": "no models that diffuse",

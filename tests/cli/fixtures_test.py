@@ -2,29 +2,19 @@
 fixtures/stored is needed and sound, and everything that belongs there is there."""
 
 import hashlib
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import harness
 from harness import ROOT, safetensors_bytes
+from tool_module import load_tool
 
 TOOL = ROOT / "tools" / "fixtures"
-
-
-def load():
-    loader = importlib.machinery.SourceFileLoader("fixtures", str(TOOL))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("fixtures", loader))
-    sys.modules["fixtures"] = module
-    loader.exec_module(module)
-    return module
 
 
 def random_bytes(seed, count):
@@ -219,7 +209,7 @@ class Fixtures(unittest.TestCase):
 
 class Repository(unittest.TestCase):
     def test_every_file_is_stored_and_sound(self):
-        store = load().Store(ROOT / "fixtures")
+        store = load_tool("fixtures").Store(ROOT / "fixtures")
         entries = store.entries()
         self.assertEqual(sorted(store.files()), sorted(entries))
         for name, entry in entries.items():
@@ -228,7 +218,7 @@ class Repository(unittest.TestCase):
             self.assertEqual((ROOT / "fixtures" / name).read_bytes(), data, name)
 
     def test_every_piece_is_needed(self):
-        store = load().Store(ROOT / "fixtures")
+        store = load_tool("fixtures").Store(ROOT / "fixtures")
         needed = {piece for entry in store.entries().values() for piece in entry.pieces}
         there = {path.name for path in store.folder.iterdir() if not path.name.startswith(".")}
         self.assertEqual(there, needed | {"index.txt"})

@@ -1,27 +1,16 @@
 """tools/sanitize_share: which programs it runs for a commit, and what it makes of how they end."""
 
-import importlib.machinery
-import importlib.util
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tool_module import ROOT, load_tool
+
 TOOL = ROOT / "tools" / "sanitize_share"
 
-
-def load():
-    loader = importlib.machinery.SourceFileLoader("sanitize_share", str(TOOL))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("sanitize_share", loader))
-    sys.modules["sanitize_share"] = module
-    loader.exec_module(module)
-    return module
-
-
-tool = load()
+tool = load_tool("sanitize_share")
 
 
 def test_programs():

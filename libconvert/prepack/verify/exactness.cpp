@@ -16,6 +16,7 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/io/mapping.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
@@ -196,7 +197,8 @@ bool ExactnessCheck::SourceHoldsModules() const {
 
 void ExactnessCheck::MapSource(size_t index) const {
   const QuantizedLinear* linear = modules_[index].linear;
-  if (linear == nullptr) return;
+  // A model can have a hundred thousand small modules, each of which is in a window or two anyway.
+  if (linear == nullptr || linear->source_bytes() <= kWindowBytes) return;
   for (const StoredTensor* tensor : ReplacedTensors(source_, *linear, /*with_bias=*/false)) {
     source_.MapTogether(*tensor);
   }

@@ -139,7 +139,6 @@ namespace {
 
 using FourWords [[gnu::vector_size(16)]] = uint32_t;
 constexpr uint64_t kFourWords = 4;
-constexpr uint64_t kLineWords = 16;  // of a cache line
 
 // Of so many columns the lines of the cache that are written to stay in L1, if they lie in
 // different places of it.

@@ -50,6 +50,8 @@ struct SecondFields {
 
 inline constexpr uint64_t kFieldSlack = 2;
 
+inline constexpr uint64_t kLineWords = 16;  // of a cache line
+
 // Words [lines, columns] at any address, of which lines lie `stride` words apart, to [columns,
 // lines], of which columns lie `turned_stride` apart: so those of an output channel lie side by
 // side.

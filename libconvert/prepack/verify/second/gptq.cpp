@@ -105,16 +105,15 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   if (in_planes && stored_k % 32 != 0) return wrong();
   const SecondFields fields{.bits = width, .planes = in_planes};
   const InputSlab slab{.k0 = wanted.k0, .inputs = wanted.inputs};
-  Status status =
-      ReadSecondGroups(source, wanted.module + ".g_idx", stored_k, groups, slab, out.group_of);
-  if (!status.ok()) return status;
+  PREPACK_TRY(
+      ReadSecondGroups(source, wanted.module + ".g_idx", stored_k, groups, slab, out.group_of));
   SecondGroupRange range{.first = 0, .count = groups};
   if (!wanted.whole()) range = CountFromFirstGroup(out.group_of);
   const uint64_t word0 = fields.FirstWord(wanted.k0);
   const uint64_t count = fields.LastWord(wanted.k0 + wanted.inputs - 1) - word0 + 1;
   DecodedRows::Buffers& buffers = out.buffers;
   // A line of the cache more, so that output channels do not lie in the same places of it.
-  const uint64_t stride = count + 16;
+  const uint64_t stride = count + kLineWords;
   buffers.turned.resize(wanted.rows * stride + kFieldSlack);
   PREPACK_TRY_ASSIGN(
       const ByteRuns lines,

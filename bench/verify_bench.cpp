@@ -3,7 +3,7 @@
 // their ratio, the worst one, and the memory that each takes. Then the rates of what the GEMM level
 // spends its time on.
 //
-//   bench_verify [RUNS [MODULES]]
+//   bench_verify [RUNS [MODULES [FORMAT]]]
 
 #include <fmt/format.h>
 
@@ -78,7 +78,7 @@ void MeasureFormat(const std::string& program, const SampleFormat& format, uint6
   }
 }
 
-void MeasureAll(int runs, int modules) {
+void MeasureAll(int runs, int modules, std::string_view only) {
   if (runs < 1 || modules < 1) Fail("RUNS and MODULES must be numbers above 0");
   const std::string program = prepack::bench::ProgramBeside("prepack");
   fmt::print("{:<28}{:<24}{:>10}{:>10}{:>8}{:>8}{:>8}{:>8}\n",
@@ -86,8 +86,10 @@ void MeasureAll(int runs, int modules) {
              "convert s", "verify s", "ratio", "of CPU", "MiB", "MiB");
   Worst worst;
   for (const SampleFormat& format : prepack::bench::SampleFormats()) {
+    if (!only.empty() && format.name != only) continue;
     MeasureFormat(program, format, static_cast<uint64_t>(modules), runs, worst);
   }
+  if (worst.pair.empty()) Fail("no format has that name");
   fmt::print("the worst: {:.1f}, {}\n", worst.ratio, worst.pair);
   fmt::print("\n");
   prepack::bench::PrintReferenceRates();
@@ -102,5 +104,6 @@ void MeasureAll(int runs, int modules) {
 int main(int argc, char** argv) {
   const int runs = argc > 1 ? std::atoi(argv[1]) : 5;
   const int modules = argc > 2 ? std::atoi(argv[2]) : 16;
-  return prepack::bench::RunBenchmark([=] { MeasureAll(runs, modules); });
+  const std::string_view only = argc > 3 ? argv[3] : "";
+  return prepack::bench::RunBenchmark([=] { MeasureAll(runs, modules, only); });
 }

@@ -255,6 +255,22 @@ inline Trial columns_to_rows(const TrialShape& shape) {
           }};
 }
 
+// Every place of a row, or, of some lengths, some of them more than once.
+inline Trial sort_bytes(const TrialShape& shape) {
+  const size_t rows = shape.rows % kSortedRows + 1;
+  std::vector<uint32_t> places;
+  for (size_t i = 0; i < shape.cols; ++i) {
+    places.push_back(static_cast<uint32_t>((i * 7919 + shape.option) % shape.cols));
+  }
+  return {.in_bytes = rows * shape.cols,
+          .out_bytes = rows * shape.cols,
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            std::vector<uint64_t> words(shape.cols);
+            kernels.sort_bytes(As<int8_t>(in), rows, shape.cols, places.data(), words.data(),
+                               As<int8_t>(out));
+          }};
+}
+
 inline Trial sum_rows(const TrialShape& shape) {
   const size_t stride = shape.cols + shape.in_gap;
   return {.in_bytes = StridedSize(shape.rows, shape.cols, stride),
@@ -353,6 +369,7 @@ inline constexpr MeasuredShape kMeasuredShapes[] = {
      "nibble steps, groups of 128",
      {.cols = 32768, .out_gap = 16, .option = 6}},
     {"steps_to_rows", "nibble steps, back", {.cols = 32768, .out_gap = 16, .option = 6}},
+    {"sort_bytes", "bytes in another order", {.rows = 7, .cols = 16384}},
     {"sum_rows", "sums of bytes", {.rows = 32, .cols = 4096}},
     {"transpose_summed_words", "units of 4, 32 rows, summed", {.rows = 32, .cols = 1024}},
     {"unpack_gemv_fast", "codes of AWQ's gemv_fast", {.cols = 65536}},

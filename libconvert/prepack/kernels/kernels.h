@@ -13,6 +13,7 @@
 #include "prepack/base/isa.h"
 #include "prepack/kernels/awq.h"
 #include "prepack/kernels/byte_digests.h"
+#include "prepack/kernels/byte_sort.h"
 #include "prepack/kernels/code_counts.h"
 #include "prepack/kernels/code_digests.h"
 #include "prepack/kernels/code_rows.h"

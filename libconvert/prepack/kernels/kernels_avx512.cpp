@@ -7,6 +7,7 @@
 #include "prepack/kernels/awq_body.h"
 #include "prepack/kernels/bf16_vectors.h"
 #include "prepack/kernels/byte_digests_body.h"
+#include "prepack/kernels/byte_sort_body.h"
 #include "prepack/kernels/code_counts_body.h"
 #include "prepack/kernels/code_digests_body.h"
 #include "prepack/kernels/code_rows_body.h"

@@ -28,6 +28,7 @@ void SwapNibbles(unsigned first, unsigned second, uint8_t& even, uint8_t& odd) {
 #include "prepack/kernels/awq_body.h"
 #include "prepack/kernels/bf16_vectors.h"
 #include "prepack/kernels/byte_digests_body.h"
+#include "prepack/kernels/byte_sort_body.h"
 #include "prepack/kernels/code_counts_body.h"
 #include "prepack/kernels/code_digests_body.h"
 #include "prepack/kernels/code_rows_body.h"

@@ -164,18 +164,6 @@ void TransposeMatrix(const UnitMatrix& m) {
 
 #ifdef PREPACK_AVX512
 
-// Exchanges lane i of register j with lane j of register i.
-[[gnu::always_inline]] inline void TransposeLanes(Vector& a, Vector& b, Vector& c, Vector& d) {
-  const Vector ab_low = _mm512_shuffle_i32x4(a, b, 0x44);   // a0 a1 b0 b1
-  const Vector ab_high = _mm512_shuffle_i32x4(a, b, 0xEE);  // a2 a3 b2 b3
-  const Vector cd_low = _mm512_shuffle_i32x4(c, d, 0x44);
-  const Vector cd_high = _mm512_shuffle_i32x4(c, d, 0xEE);
-  a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
-  b = _mm512_shuffle_i32x4(ab_low, cd_low, 0xDD);
-  c = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
-  d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xDD);
-}
-
 template <size_t kUnitBytes>
 struct UnitBlock {
   static constexpr size_t kUnit = kUnitBytes;

@@ -103,6 +103,11 @@ template <size_t kUnit, size_t kTimes = 1, size_t kCount = 0>
   }
 }
 
+// Eight bytes of each of two places that lie `stride` apart.
+[[gnu::always_inline]] inline Lane LoadTwoWords(const uint8_t* words, size_t stride) {
+  return JoinHalves(words, words + stride);
+}
+
 // The sum of numbers of 32 bits.
 [[gnu::always_inline]] inline int32_t Total(Vector numbers) {
   return TotalOfLane(SumLanes(numbers));

@@ -103,8 +103,9 @@ template <int... kBytes>
   return uint8x16_t{static_cast<uint8_t>(kBytes)...};
 }
 
-[[gnu::always_inline]] inline Lane LoadTwoWords(const uint8_t* words, size_t stride) {
-  return vcombine_u8(vld1_u8(words), vld1_u8(words + stride));
+[[gnu::always_inline]] inline Lane JoinHalves(const void* low, const void* high) {
+  return vcombine_u8(vld1_u8(static_cast<const uint8_t*>(low)),
+                     vld1_u8(static_cast<const uint8_t*>(high)));
 }
 
 [[gnu::always_inline]] inline void StoreTwoWords(uint8_t* words, size_t stride, Lane value) {

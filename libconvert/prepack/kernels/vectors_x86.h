@@ -103,8 +103,8 @@ template <int... kBytes>
 }
 
 // Eight bytes of each of two places.
-[[gnu::always_inline]] inline Lane LoadTwoWords(const uint8_t* words, size_t stride) {
-  return _mm_unpacklo_epi64(LoadWord(words), LoadWord(words + stride));
+[[gnu::always_inline]] inline Lane JoinHalves(const void* low, const void* high) {
+  return _mm_unpacklo_epi64(LoadWord(low), LoadWord(high));
 }
 
 [[gnu::always_inline]] inline void StoreTwoWords(uint8_t* words, size_t stride, Lane value) {
@@ -255,6 +255,18 @@ template <int... kBytes>
   lanes = _mm512_mask_broadcast_i32x4(lanes, 0x00F0, b);
   lanes = _mm512_mask_broadcast_i32x4(lanes, 0x0F00, c);
   return _mm512_mask_broadcast_i32x4(lanes, 0xF000, d);
+}
+
+// Exchanges lane i of register j with lane j of register i.
+[[gnu::always_inline]] inline void TransposeLanes(Vector& a, Vector& b, Vector& c, Vector& d) {
+  const Vector ab_low = _mm512_shuffle_i32x4(a, b, 0x44);   // a0 a1 b0 b1
+  const Vector ab_high = _mm512_shuffle_i32x4(a, b, 0xEE);  // a2 a3 b2 b3
+  const Vector cd_low = _mm512_shuffle_i32x4(c, d, 0x44);
+  const Vector cd_high = _mm512_shuffle_i32x4(c, d, 0xEE);
+  a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
+  b = _mm512_shuffle_i32x4(ab_low, cd_low, 0xDD);
+  c = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
+  d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xDD);
 }
 
 // Exchanges odd lanes of `a` with even lanes of `b`. Its own inverse.

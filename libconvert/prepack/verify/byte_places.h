@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace prepack {
 
@@ -43,27 +42,5 @@ inline FourRegisters TakeApart(const FourRegisters& words) {
   return {EvenBytes(even, more_even), EvenBytes(odd, more_odd), OddBytes(even, more_even),
           OddBytes(odd, more_odd)};
 }
-
-// And back.
-inline FourRegisters PutTogether(const FourRegisters& bytes) {
-  const auto zip_low = [](Bytes a, Bytes b) {
-    return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  };
-  const auto zip_high = [](Bytes a, Bytes b) {
-    return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                   31);
-  };
-  // The first and third bytes of each word, and the second and fourth.
-  const std::array first = {zip_low(bytes[0], bytes[2]), zip_high(bytes[0], bytes[2])};
-  const std::array second = {zip_low(bytes[1], bytes[3]), zip_high(bytes[1], bytes[3])};
-  return {zip_low(first[0], second[0]), zip_high(first[0], second[0]), zip_low(first[1], second[1]),
-          zip_high(first[1], second[1])};
-}
-
-// Bytes of up to kSortedRows rows in the order of `places`: sorted[row][i] = from[row][places[i]].
-// All are looked up together, as words. Rows have `count` bytes and lie side by side.
-inline constexpr uint64_t kSortedRows = 8;
-void SortBytes(const int8_t* from, uint64_t rows, const uint32_t* places, uint64_t count,
-               std::vector<uint64_t>& words, std::vector<int8_t>& sorted);
 
 }  // namespace prepack

@@ -11,7 +11,6 @@
 #include "prepack/base/random.h"
 #include "prepack/base/status.h"
 #include "prepack/kernels/kernels.h"
-#include "prepack/verify/byte_places.h"
 
 namespace prepack {
 namespace {
@@ -203,8 +202,11 @@ uint32_t ChannelTruth::DigestOf(uint64_t channel, std::span<const float> scales,
   // Where groups are scattered, some channels at a time are put in their order.
   const uint64_t among_sorted = channel % kSortedRows;
   if (among_sorted == 0) {
-    SortBytes(small.data(), std::min(kSortedRows, decoded.rows() - channel), panel.by_group.data(),
-              k_, panel.words_by_group, panel.small_by_group);
+    const uint64_t rows = std::min(kSortedRows, decoded.rows() - channel);
+    panel.words_by_group.resize(k_);
+    panel.small_by_group.resize(rows * k_);
+    Kernels().sort_bytes(small.data(), rows, k_, panel.by_group.data(), panel.words_by_group.data(),
+                         panel.small_by_group.data());
   }
   return DigestSmall(std::span(panel.small_by_group).subspan(among_sorted * k_, k_), scales, panel);
 }

@@ -33,8 +33,6 @@ uint64_t SeedOf(const PackedModule& module) {
   return SeedOfName(module.name()) + module.expert().value_or(0) * 0x9E3779B97F4A7C15ULL;
 }
 
-using Distribution = GemmInputs::Distribution;
-
 // 8-bit values reach four deviations: the range that the checkpoint saw, and what is cut off beyond
 // it is not more than what rounding changes.
 Distribution DistributionOf(const DecodedInput& input) {
@@ -62,15 +60,6 @@ double GaussianOf16Bits(SplitMix64& random) {
   return static_cast<double>(sum - static_cast<int64_t>(6 * kSixteen)) * 0x1p-16;
 }
 
-void AppendGaussianRow(const Distribution& distribution, uint64_t k, SplitMix64& random,
-                       std::vector<double>& rows) {
-  const size_t first = rows.size();
-  rows.resize(first + k);
-  std::generate(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(), [&] {
-    return distribution.mean + distribution.deviation * GaussianOf16Bits(random);
-  });
-}
-
 // Far from zero on the side where there is more room: a zero point may lie anywhere.
 double HotValue(const Distribution& distribution) {
   const double above = distribution.mean + 2 * distribution.deviation;
@@ -92,6 +81,16 @@ std::vector<HotInput> HotRow(uint64_t row, uint64_t groups, uint64_t k, double v
 
 }  // namespace
 
+DrawnRows::DrawnRows(const Distribution& distribution, uint64_t k, const SplitMix64& seeded)
+    : random(seeded), rows((kGaussianRows + kOutlierRows) * k) {
+  std::ranges::generate(
+      rows, [&] { return distribution.mean + distribution.deviation * GaussianOf16Bits(random); });
+  const std::span outliers = std::span(rows).subspan(kGaussianRows * k);
+  for (uint64_t i = random.Below(std::min(kOutlierEvery, k)); i < k; i += kOutlierEvery) {
+    for (uint64_t row = 0; row < kOutlierRows; ++row) outliers[row * k + i] *= kOutlierFactor;
+  }
+}
+
 uint64_t BytesOfInputs(uint64_t k, bool recorded) {
   const uint64_t dense = kGaussianRows + kOutlierRows + (recorded ? kMaxRecordedRows : 0);
   constexpr uint64_t kBytesOfDense = 2 * sizeof(double);     // before and after rounding
@@ -101,7 +100,8 @@ uint64_t BytesOfInputs(uint64_t k, bool recorded) {
 
 Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDecoder& source,
                                     DType dtype, const Checkpoint* recorded,
-                                    const std::optional<InputSlab>& slab) {
+                                    const std::optional<InputSlab>& slab,
+                                    std::shared_ptr<const DrawnRows> drawn) {
   GemmInputs inputs;
   inputs.slab_ = slab;
   inputs.k_ = slab ? slab->inputs : packed.request().k;
@@ -109,8 +109,12 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   if (!status.ok()) return status;
   PREPACK_TRY_ASSIGN(const Distribution distribution, FindDistribution(packed, source));
 
-  SplitMix64 random(SeedOf(packed) + (slab ? slab->k0 : 0));
-  inputs.DrawDense(distribution, random);
+  if (!drawn) {
+    const SplitMix64 seeded(SeedOf(packed) + (slab ? slab->k0 : 0));
+    drawn = std::make_shared<const DrawnRows>(distribution, inputs.k_, seeded);
+  }
+  SplitMix64 random = drawn->random;
+  inputs.TakeDense(std::move(drawn));
   if (recorded != nullptr) status = inputs.AddRecorded(packed, *recorded);
   if (!status.ok()) return status;
   const uint64_t groups =
@@ -125,23 +129,20 @@ GemmInputs GemmInputs::MakePlain(uint64_t k, uint64_t groups, uint64_t seed) {
   inputs.k_ = k;
   inputs.order_.resize(k);
   std::iota(inputs.order_.begin(), inputs.order_.end(), 0);
-  SplitMix64 random(SeedOfShared(seed));
-  inputs.DrawDense(Distribution{}, random);
+  auto drawn = std::make_shared<const DrawnRows>(Distribution{}, k, SplitMix64(SeedOfShared(seed)));
+  SplitMix64 random = drawn->random;
+  inputs.TakeDense(std::move(drawn));
   inputs.DrawHot(Distribution{}, groups, random);
   inputs.Give(DType::kF32);
   return inputs;
 }
 
-// Gaussian rows and outliers.
-void GemmInputs::DrawDense(const Distribution& distribution, SplitMix64& random) {
-  exact_.reserve((kGaussianRows + kOutlierRows) * k_);
-  for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
-    AppendGaussianRow(distribution, k_, random, exact_);
-  }
-  const std::span outliers = std::span(exact_).subspan(kGaussianRows * k_);
-  for (uint64_t k = random.Below(std::min(kOutlierEvery, k_)); k < k_; k += kOutlierEvery) {
-    for (uint64_t row = 0; row < kOutlierRows; ++row) outliers[row * k_ + k] *= kOutlierFactor;
-  }
+DrawnRows GemmInputs::DrawFor(uint64_t k) {
+  return {Distribution{}, k, SplitMix64(SeedOfShared(k))};
+}
+
+void GemmInputs::TakeDense(std::shared_ptr<const DrawnRows> drawn) {
+  drawn_ = std::move(drawn);
   dense_rows_ = kGaussianRows + kOutlierRows;
   batches_ = {{"gaussian", 0, 1},
               {"gaussian", 0, 8},
@@ -162,7 +163,7 @@ void GemmInputs::DrawHot(const Distribution& distribution, uint64_t groups, Spli
 void GemmInputs::Give(DType dtype) {
   given_.resize(rows() * columns());
   for (uint64_t row = 0; row < dense_rows_; ++row) {
-    const double* from = &exact_[row * k_];
+    const double* from = &exact()[row * k_];
     std::ranges::transform(order_, given_.begin() + static_cast<std::ptrdiff_t>(row * columns()),
                            [=](uint64_t k) { return RoundTo(dtype, static_cast<float>(from[k])); });
   }
@@ -203,7 +204,8 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   const bool scattered = slab_ && packed.request().reordered;
   const uint64_t first = slab_ && !scattered ? slab_->k0 : 0;
   std::vector<float> line(scattered ? k : k_);
-  exact_.reserve(exact_.size() + rows * k_);
+  recorded_.reserve(drawn_->rows.size() + rows * k_);
+  recorded_ = drawn_->rows;
   for (uint64_t row = 0; row < rows; ++row) {
     PREPACK_TRY(ReadFloats(recorded, *tensor, row * k + first, line));
     for (uint64_t i = 0; i < k_; ++i) {
@@ -211,7 +213,7 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
       if (!std::isfinite(value)) {
         return Usage(recorded.Where(*tensor), "a recorded activation is not a finite number");
       }
-      exact_.push_back(static_cast<double>(value));
+      recorded_.push_back(static_cast<double>(value));
     }
   }
   batches_.push_back({"recorded", dense_rows_, rows});

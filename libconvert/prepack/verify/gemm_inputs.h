@@ -18,6 +18,7 @@
 //   every group of the module: with more than 16 groups, row i reaches groups i, i + 16, ….
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -57,20 +58,32 @@ struct HotInput {
   double value = 0;
 };
 
+// The parameters of a normal distribution.
+struct Distribution {
+  double mean = 0;
+  double deviation = 1;
+};
+
+// Gaussian rows and outliers, in the order of the model.
+struct DrawnRows {
+  DrawnRows(const Distribution& distribution, uint64_t k, const SplitMix64& seeded);
+
+  SplitMix64 random;  // as it is behind them
+  std::vector<double> rows;
+};
+
 class GemmInputs {
  public:
-  // The parameters of a normal distribution.
-  struct Distribution {
-    double mean = 0;
-    double deviation = 1;
-  };
-
   // `dtype`: what the kernel is given. `recorded` may be null: the recorded activations, in which
   // those of a module have its name. kUsage when they do not fit the module. `slab`: of packed
   // input channels; none: all.
+  // `drawn`: the module's, which DrawFor makes; null: Make does.
   static Result<GemmInputs> Make(const PackedModule& packed, const SecondDecoder& source,
                                  DType dtype, const Checkpoint* recorded,
-                                 const std::optional<InputSlab>& slab = {});
+                                 const std::optional<InputSlab>& slab = {},
+                                 std::shared_ptr<const DrawnRows> drawn = nullptr);
+  // Of modules whose activations have no static scale: those of all of the same K.
+  static DrawnRows DrawFor(uint64_t k);
   // Activations in f32 that are no packed module's, of k input channels in so many groups. Other
   // seeds have other ones.
   static GemmInputs MakePlain(uint64_t k, uint64_t groups, uint64_t seed);
@@ -86,7 +99,9 @@ class GemmInputs {
   // The same rows before they were rounded, in the order of the model, or that of the slab: first
   // dense ones, [dense_rows, k()], then those that are zero but for these.
   uint64_t dense_rows() const { return dense_rows_; }
-  std::span<const double> exact() const { return exact_; }
+  std::span<const double> exact() const {
+    return recorded_.empty() ? std::span(drawn_->rows) : std::span(recorded_);
+  }
   const std::vector<std::vector<HotInput>>& hot() const { return hot_; }
   // Column j of `given` is column order()[j] of `exact`, [k()].
   std::span<const uint64_t> order() const { return order_; }
@@ -103,7 +118,7 @@ class GemmInputs {
 
  private:
   GemmInputs() = default;
-  void DrawDense(const Distribution& distribution, SplitMix64& random);
+  void TakeDense(std::shared_ptr<const DrawnRows> drawn);
   void DrawHot(const Distribution& distribution, uint64_t groups, SplitMix64& random);
   Status ReadOrder(const PackedModule& packed);
   Status AddRecorded(const PackedModule& packed, const Checkpoint& recorded);
@@ -114,7 +129,8 @@ class GemmInputs {
   uint64_t k_ = 0;
   uint64_t dense_rows_ = 0;
   std::vector<float> given_;
-  std::vector<double> exact_;
+  std::shared_ptr<const DrawnRows> drawn_;
+  std::vector<double> recorded_;  // those that were drawn and then those that were recorded, if any
   std::vector<std::vector<HotInput>> hot_;
   std::vector<uint64_t> order_;
   std::vector<uint64_t> places_;

@@ -23,13 +23,24 @@ bool InputCache::Keeps(const PackedModule& packed, const Checkpoint* recorded) c
          BytesOfInputs(packed.request().k, false) <= entries_.most_kept();
 }
 
+std::shared_ptr<const DrawnRows> InputCache::Drawn(uint64_t k) {
+  const std::shared_ptr<DrawnEntry> entry =
+      drawn_.FindOrAdd(k, (kGaussianRows + kOutlierRows) * k * sizeof(double));
+  const std::lock_guard lock(entry->mutex);
+  if (!entry->rows) entry->rows = GemmInputs::DrawFor(k);
+  return {entry, &*entry->rows};
+}
+
 Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule& packed,
                                                              const SecondDecoder& source,
                                                              const Checkpoint* recorded,
                                                              const std::optional<InputSlab>& slab) {
   const DType dtype = InputDType(packed);
   if (!AreShared(packed, recorded, slab)) {
-    PREPACK_TRY_ASSIGN(GemmInputs own, GemmInputs::Make(packed, source, dtype, recorded, slab));
+    const bool is_drawn_alike = !slab && packed.request().scheme.activations.dynamic;
+    PREPACK_TRY_ASSIGN(GemmInputs own,
+                       GemmInputs::Make(packed, source, dtype, recorded, slab,
+                                        is_drawn_alike ? Drawn(packed.request().k) : nullptr));
     return std::make_shared<const GemmInputs>(std::move(own));
   }
   const Key key{.layout = packed.layout().id,
@@ -39,7 +50,8 @@ Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule&
   const std::shared_ptr<Entry> entry = entries_.FindOrAdd(key, BytesOfInputs(key.k, false));
   const std::lock_guard lock(entry->mutex);
   if (!entry->inputs) {
-    PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed, source, dtype, nullptr));
+    PREPACK_TRY_ASSIGN(GemmInputs inputs,
+                       GemmInputs::Make(packed, source, dtype, nullptr, {}, Drawn(key.k)));
     entry->inputs = std::move(inputs);
   }
   return std::shared_ptr<const GemmInputs>(entry, &*entry->inputs);

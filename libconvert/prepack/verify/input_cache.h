@@ -31,14 +31,14 @@ class InputCache {
 
   // Keeps the activations that were used last, up to so many bytes; others are given back when no
   // module uses them any more.
-  explicit InputCache(uint64_t most_kept = kMostKept) : entries_(most_kept) {}
+  explicit InputCache(uint64_t most_kept = kMostKept) : entries_(most_kept), drawn_(most_kept) {}
 
   // Can the activations of the module be among those that are kept?
   bool Keeps(const PackedModule& packed, const Checkpoint* recorded) const;
 
   // GemmInputs::Make with the dtype that the kernel is given, or what it made before. Activations
   // that are the module's own are always made: recorded ones, those in the range of a static scale,
-  // of slabs, and in another order of input channels.
+  // of slabs, and in another order of input channels, of which only what is drawn is shared.
   Result<std::shared_ptr<const GemmInputs>> Inputs(const PackedModule& packed,
                                                    const SecondDecoder& source,
                                                    const Checkpoint* recorded,
@@ -66,7 +66,15 @@ class InputCache {
     std::shared_ptr<const std::vector<double>> kernel_rows;
   };
 
+  struct DrawnEntry {
+    std::mutex mutex;
+    std::optional<DrawnRows> rows;
+  };
+
+  std::shared_ptr<const DrawnRows> Drawn(uint64_t k);
+
   KeptEntries<Key, Entry> entries_;
+  KeptEntries<uint64_t, DrawnEntry> drawn_;  // by K
 };
 
 }  // namespace prepack

@@ -9,11 +9,8 @@
 
 namespace prepack {
 
-std::vector<ChannelPanel> CutChannels(const PackedModule& packed, const ProductCut& cut,
-                                      uint64_t weights) {
+std::vector<ChannelPanel> CutChannels(const PackedModule& packed, uint64_t channels) {
   const uint64_t n = packed.request().n;
-  const uint64_t most = std::min(cut.channels, weights / cut.slab_inputs);
-  const uint64_t channels = std::max<uint64_t>(1, most / cut.unit) * cut.unit;
   std::vector<ChannelPanel> panels;
   for (uint64_t n0 = 0; n0 < n; n0 += channels) {
     panels.push_back({.n0 = n0, .channels = std::min(channels, n - n0)});
@@ -30,7 +27,7 @@ std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const Prod
       std::clamp<uint64_t>(weights / (cut.slab_inputs * kStripChannels), 1, most);
   const uint64_t wanted = strips * kStripChannels;
   const uint64_t reserved = CeilDiv(wanted, cut.unit) * cut.unit;
-  if (packed.members().size() * reserved >= n) return CutChannels(packed, cut, kPanelWeights);
+  if (packed.members().size() * reserved >= n) return CutChannels(packed, cut.channels);
   std::set<uint64_t> starts;
   uint64_t begin = 0;
   for (const FusedMember& member : packed.members()) {

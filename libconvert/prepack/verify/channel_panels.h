@@ -24,9 +24,8 @@ struct ChannelPanel {
   friend bool operator==(const ChannelPanel&, const ChannelPanel&) = default;
 };
 
-// All output channels of the module, in panels of some `weights` each.
-std::vector<ChannelPanel> CutChannels(const PackedModule& packed, const ProductCut& cut,
-                                      uint64_t weights);
+// All output channels of the module, in panels of so many.
+std::vector<ChannelPanel> CutChannels(const PackedModule& packed, uint64_t channels);
 // The sample, of some `weights` for each member.
 std::vector<ChannelPanel> SampledChannels(const PackedModule& packed, const ProductCut& cut,
                                           uint64_t weights);

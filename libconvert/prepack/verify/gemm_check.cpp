@@ -36,6 +36,8 @@ namespace {
 
 // With more channels, outputs would need more memory than weights.
 constexpr uint64_t kMostPanelChannels = 4096;
+// Where output channels lie side by side, 4-bit codes of so many fill a line of the cache.
+constexpr uint64_t kLineChannels = 128;
 // A slab with the fewest channels has twice the weights of a panel.
 constexpr uint64_t kSlabInputs = 2 * kPanelWeights / kModelUnit;
 
@@ -58,9 +60,11 @@ uint64_t CommonMultiple(const PackedModule& packed, uint64_t unit) {
 ProductCut CutInto(const PackedModule& packed, uint64_t inputs) {
   const uint64_t unit = CommonMultiple(packed, kModelUnit);
   const uint64_t most = std::min(kPanelWeights / inputs, kMostPanelChannels);
+  const uint64_t line = std::lcm(unit, kLineChannels);
   return {.k = packed.request().k,
           .slab_inputs = inputs,
           .channels = std::max<uint64_t>(1, most / unit) * unit,
+          .compared = std::max<uint64_t>(1, most / line) * line,
           .unit = unit,
           .tile = CommonMultiple(packed, 1)};
 }
@@ -99,6 +103,7 @@ struct Pass {
   uint64_t k = 0;
   uint64_t inputs = 0;  // of a slab
   uint64_t channels = 0;
+  uint64_t compared = 0;
   uint64_t groups = 0;
   uint64_t rows = 0;       // of activations
   uint64_t row_bytes = 0;  // of codes of all input channels
@@ -111,6 +116,7 @@ Pass PassOf(const PackRequest& request, const ProductCut& cut, bool recorded) {
   return {.k = cut.k,
           .inputs = cut.slab_inputs,
           .channels = std::min(cut.channels, request.n),
+          .compared = std::min(cut.compared, request.n),
           .groups = request.groups(),
           .rows = kGaussianRows + kOutlierRows + (recorded ? kMaxRecordedRows : 0) + kMaxHotRows,
           .row_bytes = PanelRowBytes(request.scheme.code, cut.k),
@@ -163,11 +169,10 @@ uint64_t ChannelsAtATime(const PackedModule& packed, const ProductCut& cut, cons
 // What every output channel is checked with: a piece of decoded weights, with the words and codes
 // that they are made of, and where a digest differs, a strip of weights three times.
 uint64_t MemoryOfChannelCheck(const Pass& pass) {
-  const uint64_t channels = std::max<uint64_t>(kModelUnit, kChannelWeights / pass.inputs);
   return 3 * kPieceBytes + 2 * kPieceUnit * pass.inputs * sizeof(float) +
          kStripChannels * pass.inputs * (2 * sizeof(double) + sizeof(float)) +
-         channels * pass.groups * (sizeof(double) + 2 * sizeof(float)) +
-         kMaxHotRows * channels * (sizeof(double) + sizeof(float)) +
+         pass.compared * pass.groups * (sizeof(double) + 2 * sizeof(float)) +
+         kMaxHotRows * pass.compared * (sizeof(double) + sizeof(float)) +
          pass.inputs * 3 * sizeof(uint64_t);
 }
 

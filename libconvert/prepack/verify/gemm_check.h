@@ -38,8 +38,6 @@ inline constexpr uint64_t kMostWholeInputs = uint64_t{1} << 16;
 // A panel that all rows are multiplied with has this many weights: 4 MiB of f64, and in all so
 // little that modules of 4096 input channels run side by side on two threads.
 inline constexpr uint64_t kPanelWeights = uint64_t{1} << 19;
-// One that is only compared: weights that the caches hold.
-inline constexpr uint64_t kChannelWeights = uint64_t{1} << 19;
 
 // Outputs of a primitive, of all activations together, that are kept at a time.
 inline constexpr uint64_t kMaxOutputs = uint64_t{1} << 26;
@@ -53,6 +51,7 @@ struct ProductCut {
   uint64_t k = 0;
   uint64_t slab_inputs = 0;  // of a slab; K: all of them at once
   uint64_t channels = 0;     // output channels of a panel; the last one may have fewer
+  uint64_t compared = 0;     // of one whose weights are only compared
   uint64_t unit = 0;         // a panel begins at a multiple of so many
   uint64_t tile = 0;         // so many are unpacked at a time, or all up to N
 

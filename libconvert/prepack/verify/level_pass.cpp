@@ -1,6 +1,7 @@
 #include "prepack/verify/level_pass.h"
 
 #include <algorithm>
+#include <ranges>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -193,7 +194,8 @@ struct LevelPass::Unit {
   std::string_view file = {};
   uint64_t offset = 0;
   bool is_module = false;
-  size_t index = 0;  // in the manifest
+  size_t index = 0;    // in the manifest
+  size_t modules = 0;  // from this one on
 };
 
 std::vector<LevelPass::Unit> LevelPass::UnitsLeft() const {
@@ -217,12 +219,13 @@ std::vector<LevelPass::Unit> LevelPass::UnitsLeft() const {
     if (tensors_done_[i] == 0) units.push_back({tensors[i].file, tensors[i].offset, false, i});
   }
   std::ranges::sort(units, {}, place);
+  size_t modules = 0;
+  for (Unit& unit : std::views::reverse(units)) unit.modules = modules += unit.is_module ? 1 : 0;
   return units;
 }
 
 Status LevelPass::RunRest() {
   const std::vector<Unit> units = UnitsLeft();
-  const auto modules = static_cast<size_t>(std::ranges::count(units, true, &Unit::is_module));
   const auto run = [&](size_t number, unsigned) -> Status {
     if (CancellationRequested()) return Interrupted(folder_.path().string());
     const Unit& unit = units[number];
@@ -231,7 +234,8 @@ Status LevelPass::RunRest() {
       return RunTensor(unit.index);
     }
     progress_.BeginItem(*modules_[unit.index].name);
-    return RunModule(unit.index, ThreadsOf(unit.index, modules));
+    // The last ones get more threads, so that none waits for the end of one.
+    return RunModule(unit.index, ThreadsOf(unit.index, unit.modules));
   };
   PREPACK_TRY(ParallelFor(units.size(), resources_.threads, run));
   return RunPostponed();

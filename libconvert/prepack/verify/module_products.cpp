@@ -235,13 +235,13 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   PREPACK_TRY(FindBaseline());
   sample_.clear();
   if (MultipliesAll()) {
-    sample_ = CutChannels(packed_, cut_, kPanelWeights);
+    sample_ = CutChannels(packed_, cut_.channels);
   } else if (!options_.channels_only) {
     sample_ = SampledChannels(packed_, cut_, options_.sampled_weights);
   }
   panels_.clear();
   const bool is_all = options_.sample_only || SampledCount() == packed_.request().n;
-  if (!is_all) panels_ = CutChannels(packed_, cut_, kChannelWeights);
+  if (!is_all) panels_ = CutChannels(packed_, cut_.compared);
   return {};
 }
 

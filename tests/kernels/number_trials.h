@@ -203,6 +203,53 @@ inline Trial sum_nibbles(const TrialShape& shape) {
           }};
 }
 
+// What sums are less by, and then those of groups.
+inline Trial split_group_sums(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  return {.in_bytes = (1 + count) * sizeof(uint64_t),
+          .out_bytes = 2 * count * sizeof(double),
+          .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+            const GroupUnits units{.less = in[0],
+                                   .unit = 1 / static_cast<double>(1 + shape.option % 2)};
+            kernels.split_group_sums(As<uint64_t>(in) + 1, count, units, As<double>(out),
+                                     As<double>(out) + count);
+          }};
+}
+
+// Codes and their squares, of which some groups have none; scales, some of them zero; zero points.
+inline Trial weigh_groups(const TrialShape& shape) {
+  const size_t count = shape.cols;
+  constexpr size_t kEach = 2 * sizeof(double) + sizeof(float) + 1;
+  return {.in_bytes = count * kEach,
+          .out_bytes = sizeof(uint64_t) + 5 * count * sizeof(double),
+          .run =
+              [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
+                const auto list = [&](size_t i) { return As<double>(out) + 1 + i * count; };
+                std::memcpy(list(0), in, 2 * count * sizeof(double));
+                const GroupNumbers numbers{
+                    .scales = As<float>(in + 2 * count * sizeof(double)),
+                    .zero_points = in + count * (2 * sizeof(double) + sizeof(float)),
+                    .codes = static_cast<double>(16 + shape.option % 4)};
+                *As<uint64_t>(out) = kernels.weigh_groups(numbers, count,
+                                                          {.sums = list(0),
+                                                           .squares = list(1),
+                                                           .weight_squares = list(2),
+                                                           .scale_logs = list(3),
+                                                           .code_logs = list(4)});
+              },
+          .prepare =
+              [=](uint8_t* in) {
+                for (size_t i = 0; i < 2 * count; ++i) {
+                  const double number =
+                      in[i * sizeof(double)] % 4 * 3000 + in[i * sizeof(double) + 1];
+                  std::memcpy(in + i * sizeof(double), &number, sizeof number);
+                }
+                uint8_t* scales = in + 2 * count * sizeof(double);
+                MakeFloats(scales, count);
+                for (size_t i = 0; i < count; i += 5) std::memset(scales + 4 * i, 0, 4);
+              }};
+}
+
 // The squares, then the rows.
 inline Trial add_nibble_columns(const TrialShape& shape) {
   const size_t bytes = shape.cols / 2 * 2;

@@ -52,14 +52,15 @@ void StoredLinear::AddSource(const StoredTensor& tensor, uint64_t sharers) {
 
 namespace {
 
-// Without a branch, so that it is done by vectors.
+// By their bits, without a branch, so that it is done by vectors.
 bool AllFiniteAndNotZero(std::span<const float> scales) {
-  unsigned bad = 0;
+  constexpr auto kLargest = std::bit_cast<int32_t>(std::numeric_limits<float>::max());
+  int32_t bad = 0;  // negative if any of them is 0, or larger than the largest
   for (const float scale : scales) {
-    const float size = std::abs(scale);  // neither comparison holds for NaN
-    bad |= static_cast<unsigned>(!(size > 0.0F && size <= std::numeric_limits<float>::max()));
+    const int32_t size = std::bit_cast<int32_t>(scale) & std::numeric_limits<int32_t>::max();
+    bad |= (size - 1) | (kLargest - size);
   }
-  return bad == 0;
+  return bad >= 0;
 }
 
 }  // namespace

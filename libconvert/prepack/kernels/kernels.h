@@ -20,6 +20,7 @@
 #include "prepack/kernels/dense_codes.h"
 #include "prepack/kernels/figure_sums.h"
 #include "prepack/kernels/float_dots.h"
+#include "prepack/kernels/group_weights.h"
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_pairs.h"

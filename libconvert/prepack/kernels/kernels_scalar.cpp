@@ -35,6 +35,7 @@ void SwapNibbles(unsigned first, unsigned second, uint8_t& even, uint8_t& odd) {
 #include "prepack/kernels/dense_codes_body.h"
 #include "prepack/kernels/figure_sums_body.h"
 #include "prepack/kernels/float_dots_body.h"
+#include "prepack/kernels/group_weights_body.h"
 #include "prepack/kernels/nibble_columns_body.h"
 #include "prepack/kernels/nibble_halves_body.h"
 #include "prepack/kernels/nibble_pairs_body.h"

@@ -90,6 +90,19 @@ NibbleSums SumOf(const NibbleValues& values, std::span<const uint64_t> eights,
 static_assert(kPieceCodes / 2 * 2 * kLargestFp4 < 1U << 16);
 static_assert(kPieceCodes <= kMostSummedCodes);
 
+// The totals of `count` runs of `each` numbers.
+std::span<const uint64_t> TotalsOf(std::span<const uint64_t> numbers, size_t each, size_t count,
+                                   std::vector<uint64_t>& totals) {
+  if (each == 1) return numbers.first(count);
+  totals.resize(count);
+  const uint64_t* next = numbers.first(count * each).data();
+  for (uint64_t& total : totals) {
+    total = 0;
+    for (size_t i = 0; i < each; ++i) total += *next++;
+  }
+  return totals;
+}
+
 }  // namespace
 
 void RowCodes::Read(std::span<const std::byte> row, uint64_t k) {
@@ -160,6 +173,22 @@ PieceSums RowCodes::Sum(uint64_t first, uint64_t end, ValueSums& values) const {
           .squares = sums.exponent_squares,
           .negative = sums.negative,
           .zero = sums.zero};
+}
+
+bool RowCodes::HasGroups(CodeRange::Kind kind, uint64_t size) {
+  const bool nibbles = kind == Kind::kNibbles || kind == Kind::kFloatNibbles;
+  return nibbles && size % kEight == 0 && kPieceCodes % size == 0;
+}
+
+NibbleGroups RowCodes::SumGroups(uint64_t size, std::span<double> sums, std::span<double> squares) {
+  const size_t each = size / kEight;
+  const std::span<const uint64_t> codes = TotalsOf(sums_, each, sums.size(), group_sums_);
+  const bool is_float = kind_ == Kind::kFloatNibbles;
+  GroupUnits units;
+  if (is_float) units = {kLargestFp4 * static_cast<int32_t>(size), 1 / kFp4Units};
+  Kernels().split_group_sums(codes.data(), codes.size(), units, sums.data(), squares.data());
+  if (!is_float) return {.size = size, .sums = codes};
+  return {.size = size, .sums = TotalsOf(signs_, each, sums.size(), group_signs_)};
 }
 
 void RowCodes::CountInto(ByteCounts<uint64_t>& histogram) const {

@@ -28,6 +28,12 @@ class RowCodes {
   // Codes [first, end) of the row, at most kPieceCodes. Values of floats are added to `values`.
   PieceSums Sum(uint64_t first, uint64_t end, ValueSums& values) const;
 
+  // Can the nibbles of groups of `size` be summed up at once?
+  static bool HasGroups(CodeRange::Kind kind, uint64_t size);
+  // Then so are those of the row, from the first on: fills `sums` and `squares`, of the values, and
+  // returns what windows count.
+  NibbleGroups SumGroups(uint64_t size, std::span<double> sums, std::span<double> squares);
+
   // Adds how often each code was there, in all rows.
   void CountInto(ByteCounts<uint64_t>& histogram) const;
 
@@ -41,6 +47,9 @@ class RowCodes {
   // Nibbles: sums of eight bytes each, as the kernel has them. FP4 has two kinds of them.
   std::vector<uint64_t> sums_;
   std::vector<uint64_t> signs_;
+  // The same of groups.
+  std::vector<uint64_t> group_sums_;
+  std::vector<uint64_t> group_signs_;
   // Bytes are counted in turns, so that equal neighbours do not wait for each other.
   std::array<std::array<uint32_t, 256>, 4> turns_{};
   std::array<uint64_t, 256> counts_{};

@@ -4,11 +4,12 @@
 #include "prepack/measure/code_windows.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <bitset>
 #include <cmath>
+#include <iterator>
 #include <string_view>
-#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
@@ -30,6 +31,21 @@ bool IsEmpty(const CodeRange& range, const PieceSums& sums, unsigned zero) {
   return sums.even + sums.odd == sums.count * zero && sums.squares == sums.count * zero * zero;
 }
 
+// The same for a group of nibbles. Integers that all are `zero` have these sums, and no others do:
+// if `zero` is none of the codes, its square is too large.
+bool IsEmptyGroup(const CodeRange& range, uint64_t sums, uint64_t size, uint64_t zero) {
+  if (range.IsFloat()) return sums >> 32 == size;
+  return sums == zero * (size / 2) * 0x10001 + (size * zero * zero << 32);
+}
+
+PieceSums PieceOfNibbles(const CodeRange& range, uint64_t sums, uint64_t count) {
+  const uint64_t low = sums & 0xFFFFU;
+  const uint64_t high = sums >> 16 & 0xFFFFU;
+  if (range.IsFloat()) return {.count = count, .negative = low + high, .zero = sums >> 32};
+  return {.count = count, .even = low, .odd = high, .squares = sums >> 32};
+}
+static_assert((kWindowCodes + kPieceCodes) / 2 * 15 < 1U << 16);
+
 uint64_t Mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
   return hash ^ hash >> 29;
@@ -42,11 +58,23 @@ bool IsConstant(uint64_t sum, uint64_t squares, uint64_t rows, unsigned middle) 
   return squares == rows * static_cast<uint64_t>(off * off);
 }
 
-// How many hashes equal an earlier one.
-uint64_t CountRepeated(std::vector<uint64_t> hashes) {
-  std::ranges::sort(hashes);
+// How many hashes equal an earlier one. Only those are put in order of which some bits have been
+// there before, which are few.
+uint64_t CountRepeated(std::span<const uint64_t> hashes) {
+  const size_t bits = std::bit_ceil(16 * hashes.size() + 1);
+  const auto place = [&](uint64_t hash) { return hash & (bits - 1); };
+  std::vector<bool> seen(bits);
+  std::vector<bool> twice(bits);
+  for (const uint64_t hash : hashes) {
+    if (seen[place(hash)]) twice[place(hash)] = true;
+    seen[place(hash)] = true;
+  }
+  std::vector<uint64_t> maybe;
+  std::ranges::copy_if(hashes, std::back_inserter(maybe),
+                       [&](uint64_t hash) { return twice[place(hash)]; });
+  std::ranges::sort(maybe);
   uint64_t repeated = 0;
-  for (size_t i = 1; i < hashes.size(); ++i) repeated += hashes[i] == hashes[i - 1] ? 1U : 0U;
+  for (size_t i = 1; i < maybe.size(); ++i) repeated += maybe[i] == maybe[i - 1] ? 1U : 0U;
   return repeated;
 }
 
@@ -97,14 +125,42 @@ RowWindows::RowWindows(const Scheme& scheme, WindowCounts& counts)
 
 void RowWindows::Add(const PieceSums& sums, float scale, uint8_t zero_point) {
   const unsigned zero = zero_point ^ range_.flip;
-  if (IsEmpty(range_, sums, zero)) {
-    const uint32_t bits = std::bit_cast<uint32_t>(std::abs(scale));
-    if (empties_tell_) counts_.empty_scale_exponents.Add(bits >> 23);
-    return;
-  }
+  if (IsEmpty(range_, sums, zero)) return AddEmpty(scale);
   total_.Add(sums);
   zeros_ += sums.count * zero;
   if (total_.count >= kWindowCodes) Judge();
+}
+
+void RowWindows::AddGroups(const NibbleGroups& groups, const float* scales,
+                           const uint8_t* zero_points) {
+  // Of groups that are not in the total yet; there is room for so many.
+  uint64_t count = 0;
+  uint64_t sums = 0;
+  uint64_t zeros = 0;
+  uint64_t room = CeilDiv(kWindowCodes - total_.count, groups.size);
+  const auto add_to_total = [&] {
+    total_.Add(PieceOfNibbles(range_, sums, count * groups.size));
+    zeros_ += groups.size * zeros;
+    count = sums = zeros = 0;
+  };
+  for (size_t g = 0; g < groups.sums.size(); ++g) {
+    if (IsEmptyGroup(range_, groups.sums[g], groups.size, zero_points[g])) {
+      AddEmpty(scales[g]);
+      continue;
+    }
+    sums += groups.sums[g];
+    zeros += zero_points[g];
+    if (++count < room) continue;
+    add_to_total();
+    Judge();
+    room = CeilDiv(kWindowCodes, groups.size);
+  }
+  add_to_total();
+}
+
+void RowWindows::AddEmpty(float scale) {
+  const uint32_t bits = std::bit_cast<uint32_t>(std::abs(scale));
+  if (empties_tell_) counts_.empty_scale_exponents.Add(bits >> 23);
 }
 
 void RowWindows::Judge() {
@@ -252,16 +308,31 @@ void ColumnWindows::End(WindowCounts& counts) const {
   for (size_t i = 0; i < hashes_.size(); ++i) {
     if (varied_[i] != 0) hashes.push_back(hashes_[i]);
   }
-  counts.repeated_columns += CountRepeated(std::move(hashes));
+  counts.repeated_columns += CountRepeated(hashes);
 }
+
+namespace {
+
+// Whether so many different values are among the bytes. Codes have them soon.
+bool HasValues(std::span<const std::byte> bytes, unsigned least) {
+  std::array<uint8_t, 256> seen{};
+  unsigned values = 0;
+  for (const std::byte byte : bytes) {
+    uint8_t& known = seen[std::to_integer<uint8_t>(byte)];
+    values += known ^ 1U;
+    known = 1;
+    if (values >= least) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void StoredBlocks::Add(uint64_t offset, std::span<const std::byte> bytes) {
   const uint64_t first = CeilDiv(offset, kBytes) * kBytes - offset;
   for (uint64_t at = first; at + kBytes <= bytes.size(); at += kBytes) {
     const auto block = bytes.subspan(at, kBytes);
-    std::bitset<256> values;
-    for (const std::byte byte : block) values.set(std::to_integer<size_t>(byte));
-    if (values.count() < kMinValues) continue;
+    if (!HasValues(block, kMinValues)) continue;
     hashes_.push_back(Xxh3({reinterpret_cast<const char*>(block.data()), block.size()}).low);
   }
 }

@@ -115,6 +115,13 @@ struct PieceSums {
 // A group may be as long as a row: sums are made of pieces of so many codes, from even ones on.
 inline constexpr uint64_t kPieceCodes = 2048;
 
+// The sums of groups of nibbles, each as SumNibbles makes them (kernels/code_counts.h): those of
+// signs for FP4.
+struct NibbleGroups {
+  uint64_t size = 0;  // of a group: even, and a divisor of kPieceCodes
+  std::span<const uint64_t> sums;
+};
+
 // The row windows of some output channels that are added piece by piece, in their order.
 class RowWindows {
  public:
@@ -122,8 +129,11 @@ class RowWindows {
 
   // Codes of one group, with its scale and its zero point as stored in the panel.
   void Add(const PieceSums& sums, float scale, uint8_t zero_point);
+  // The same for many groups at once.
+  void AddGroups(const NibbleGroups& groups, const float* scales, const uint8_t* zero_points);
 
  private:
+  void AddEmpty(float scale);
   void Judge();
 
   const CodeRange range_;

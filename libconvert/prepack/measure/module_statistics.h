@@ -66,7 +66,6 @@ struct SpreadSums {
   double codes_squares = 0;
   double products = 0;
 
-  void Add(float group_scale, float mean_square);
   void Merge(const SpreadSums& other);
   // By how much log2 |scale| rises where that of the codes rises by one, about -1; and the standard
   // error of what it would be if they were unrelated.

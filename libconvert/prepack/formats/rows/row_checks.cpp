@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "prepack/base/checked.h"
@@ -146,20 +147,31 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
       .Id(FindingId("tensor-shape"));
 }
 
+namespace {
+
+using ByteFloats = std::array<float, 256>;
+
+constexpr ByteFloats FloatsOf(float (*widen)(uint8_t)) {
+  ByteFloats floats{};
+  for (size_t bits = 0; bits < floats.size(); ++bits) {
+    floats[bits] = widen(static_cast<uint8_t>(bits));
+  }
+  return floats;
+}
+
+constexpr ByteFloats kFloat8 = FloatsOf(F8E4M3ToF32);
+constexpr ByteFloats kExponents = FloatsOf(F8E8M0ToF32);
+
+}  // namespace
+
 Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor, ScaleForm form,
                         uint64_t first, std::span<float> out) {
-  if (form == ScaleForm::kExponent) {
-    Scratch<uint8_t> stored(out.size());
-    PREPACK_TRY(checkpoint.Read(tensor, first,
-                                std::as_writable_bytes(std::span(stored.data(), out.size()))));
-    std::ranges::transform(std::span(stored.data(), out.size()), out.begin(), F8E8M0ToF32);
-    return {};
-  }
-  if (form == ScaleForm::kFloat8) {
+  if (form == ScaleForm::kExponent || form == ScaleForm::kFloat8) {
+    const ByteFloats& floats = form == ScaleForm::kExponent ? kExponents : kFloat8;
     Scratch<uint8_t> stored(out.size());
     const std::span<uint8_t> bytes(stored.data(), out.size());
     PREPACK_TRY(checkpoint.Read(tensor, first, std::as_writable_bytes(bytes)));
-    std::ranges::transform(bytes, out.begin(), F8E4M3ToF32);
+    std::ranges::transform(bytes, out.begin(), [&](uint8_t byte) { return floats[byte]; });
     return {};
   }
   Status status = ReadFloats(checkpoint, tensor, first, out);

@@ -107,7 +107,8 @@ Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> 
     PREPACK_TRY(
         ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, 0), out));
     if (!global_scale()) return {};
-    for (float& scale : out) scale = global_scale()->Apply(scale);
+    const GlobalScale global = *global_scale();
+    for (float& scale : out) scale = global.Apply(scale);
     return {};
   }
   const uint64_t first = ScaleIndex(n0, 0);

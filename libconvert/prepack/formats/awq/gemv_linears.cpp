@@ -134,7 +134,7 @@ class AwqGemvFastLinear final : public Linear {
   // Fills `out` [rows, G] from a tensor [P, N] and checks the padding.
   Status ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
                     std::span<float> out) const;
-  Result<uint8_t> ZeroPoint(float scale, float product, uint64_t n, uint64_t group) const;
+  Status NotInteger(float scale, float product, uint64_t n, uint64_t group) const;
 
   uint64_t padded_groups_;
 };
@@ -173,15 +173,14 @@ void AwqGemvFastLinear::Unpack(const uint8_t* stored, const PanelRange& range,
 
 Status AwqGemvFastLinear::ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
                                      std::span<float> out) const {
-  Scratch<float> run(rows);
-  for (uint64_t g = 0; g < padded_groups_; ++g) {
-    PREPACK_TRY(ReadFloats(checkpoint(), tensor, g * n_ + n0, run));
+  Scratch<float> padded(rows * padded_groups_);
+  PREPACK_TRY(ReadFloatColumns(checkpoint(), tensor, n_, padded_groups_, n0, rows, padded));
+  for (uint64_t row = 0; row < rows; ++row) {
+    std::copy_n(&padded[row * padded_groups_], groups(), &out[row * groups()]);
+  }
+  for (uint64_t g = groups(); g < padded_groups_; ++g) {
     for (uint64_t row = 0; row < rows; ++row) {
-      if (g < groups()) {
-        out[row * groups() + g] = run[row];
-      } else if (run[row] != 0.0F) {
-        return NotPadding(tensor, n0 + row, g);
-      }
+      if (padded[row * padded_groups_ + g] != 0.0F) return NotPadding(tensor, n0 + row, g);
     }
   }
   return {};
@@ -193,19 +192,22 @@ Status AwqGemvFastLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float
   return CheckScales(*tensors().scales, n0, rows, out);
 }
 
-Result<uint8_t> AwqGemvFastLinear::ZeroPoint(float scale, float product, uint64_t n,
-                                             uint64_t group) const {
+namespace {
+
+// The zero point of a product −scale · z; nothing that is near an integer of 0 to 15 if it is none.
+float ZeroPoint(float scale, float product) {
   // A scale of zero makes every weight zero, whatever z; that the product then is zero, too, is
   // checked below.
-  const float zero_point = scale == 0.0F && product == 0.0F ? 0.0F : -product / scale;
-  const float nearest = std::nearbyint(zero_point);
-  if (std::fabs(zero_point - nearest) <= kZeroPointTolerance && nearest >= 0 && nearest <= 15) {
-    return static_cast<uint8_t>(nearest);
-  }
+  return scale == 0.0F && product == 0.0F ? 0.0F : -product / scale;
+}
+
+}  // namespace
+
+Status AwqGemvFastLinear::NotInteger(float scale, float product, uint64_t n, uint64_t group) const {
   return Unsupported(checkpoint().Where(*tensors().qzeros),
                      "an offset is not an integer zero point times the scale")
       .Found(fmt::format("offset {} with scale {}, a zero point of {}, at channel {}, group {}",
-                         product, scale, zero_point, n, group))
+                         product, scale, ZeroPoint(scale, product), n, group))
       .Expected("−scale · z with z an integer of 0 to 15")
       .Hint("Quantize the model again with version \"gemm\", which stores integers")
       .Id(FindingId("awq-offset-not-integer"));
@@ -220,9 +222,15 @@ Status AwqGemvFastLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<u
   if (status.ok()) status = ReadPadded(*tensors().qzeros, n0, rows, products);
   if (!status.ok()) return status;
   for (size_t i = 0; i < out.size(); ++i) {
-    PREPACK_TRY_ASSIGN(const uint8_t zero_point,
-                       ZeroPoint(scales[i], products[i], n0 + i / groups(), i % groups()));
-    out[i] = zero_point;
+    const float zero_point = ZeroPoint(scales[i], products[i]);
+    // Neither holds for NaN.
+    const bool in_range = zero_point >= -kZeroPointTolerance && zero_point <= 15.5F;
+    const int nearest = in_range ? static_cast<int>(zero_point + 0.5F) : 0;
+    const float distance = std::fabs(zero_point - static_cast<float>(nearest));
+    if (!in_range || nearest > 15 || !(distance <= kZeroPointTolerance)) {
+      return NotInteger(scales[i], products[i], n0 + i / groups(), i % groups());
+    }
+    out[i] = static_cast<uint8_t>(nearest);
   }
   return CheckSymmetric(n0, out);
 }

@@ -35,6 +35,26 @@ TEST_CASE("weights come in the order of the checkpoint") {
   CHECK(Weights(linear, 0, 1) == std::vector<float>{2, 40, 1, 30});
 }
 
+TEST_CASE("some input channels of the checkpoint come with their groups") {
+  const Scheme scheme{.code = CodeType::kU4, .bits = 4, .group_size = 2, .symmetric = false};
+  // Canonical columns 0 … 4 are the checkpoint's 3, 0, 4, 1, 2.
+  const std::vector<std::byte> codes = {std::byte{0x21}, std::byte{0x43}, std::byte{0x05}};
+  const FixedLinear linear(scheme, 1, 5, codes, {1, 10, 100}, {0, 1, 2}, {3, 0, 4, 1, 2});
+  const FixedLinear other(scheme, 1, 5, codes, {1, 10, 100}, {0, 1, 2}, {0, 1, 2, 3, 4});
+  CHECK(Weights(linear, 0, 1) == std::vector<float>{2, 30, 300, 1, 20});
+  // What is kept from panel to panel is that of the last one.
+  DequantizeBuffers buffers;
+  std::vector<float> weights(2);
+  REQUIRE(DequantizeInputs(linear, {.rows = 1, .k0 = 2, .cols = 2}, buffers, weights).ok());
+  CHECK(weights == std::vector<float>{300, 1});
+  REQUIRE(DequantizeInputs(linear, {.rows = 1, .k0 = 0, .cols = 2}, buffers, weights).ok());
+  CHECK(weights == std::vector<float>{2, 30});
+  REQUIRE(DequantizeInputs(other, {.rows = 1, .k0 = 0, .cols = 2}, buffers, weights).ok());
+  CHECK(weights == std::vector<float>{1, 2});
+  CHECK(DequantizeInputs(linear, {.rows = 1, .k0 = 0, .cols = 4}, buffers, weights).kind() ==
+        ErrorKind::kUsage);
+}
+
 TEST_CASE("signed and FP8 codes have the values of their types") {
   const FixedLinear s8({.code = CodeType::kS8, .bits = 8, .group_size = 3}, 1, 3,
                        {std::byte{0x80}, std::byte{0xFF}, std::byte{0x7F}}, {0.5F}, {0}, {});

@@ -24,6 +24,7 @@
 #include "prepack/io/memory_limit.h"
 #include "prepack/measure/baseline.h"
 #include "prepack/model/panel.h"
+#include "prepack/model/panel_shape.h"
 
 namespace prepack {
 namespace {
@@ -329,7 +330,8 @@ uint64_t RowsReadAtOnce(const QuantizedLinear& linear) {
   constexpr uint64_t kLineChannels = 128;  // of 4 bits
   const uint64_t inputs = std::max<uint64_t>(linear.k(), 1);
   const uint64_t panel = StripePanelRows(inputs);
-  const uint64_t most = std::min<uint64_t>(linear.wide_rows(), kMostWeights / inputs);
+  const uint64_t wide = linear.reordered() ? kReorderRows : linear.wide_rows();
+  const uint64_t most = std::min<uint64_t>(wide, kMostWeights / inputs);
   // Whole lines of the cache, if they are so many.
   const uint64_t unit = std::lcm(panel, kLineChannels);
   return std::max(panel, most >= unit ? most / unit * unit : most / panel * panel);

@@ -33,40 +33,23 @@ constexpr std::array<std::string_view, 2> kFusedParts = {"gate half", "up half"}
 // How many rows of the columns are read at once.
 constexpr uint64_t kRowsAtOnce = 256;
 
-// With act-order, a few input channels cannot be read without the others, so read this many rows.
-constexpr uint64_t kWholeRowsAtOnce = 32;
-
 // Input channels [first, first + neurons) of a module, one after the other.
 Status ReadColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
                    std::span<float> values) {
   const uint64_t n = linear.n();
   DequantizeBuffers buffers;
   std::vector<float> rows;
+  // Panels of nibbles begin at even input channels.
+  const uint64_t skipped = first % 2;
+  const uint64_t k0 = first - skipped;
+  const uint64_t cols = std::min(neurons + 2 * skipped, linear.k() - k0);
   for (uint64_t n0 = 0; n0 < n; n0 += kRowsAtOnce) {
-    const PanelRange range{
-        .n0 = n0, .rows = std::min(kRowsAtOnce, n - n0), .k0 = first, .cols = neurons};
-    rows.resize(range.rows * neurons);
-    PREPACK_TRY(DequantizePanel(linear, range, buffers, rows));
+    const PanelRange range{.n0 = n0, .rows = std::min(kRowsAtOnce, n - n0), .k0 = k0, .cols = cols};
+    rows.resize(range.rows * cols);
+    PREPACK_TRY(DequantizeInputs(linear, range, buffers, rows));
     for (uint64_t row = 0; row < range.rows; ++row) {
-      for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * neurons + i];
-    }
-  }
-  return {};
-}
-
-// The same for an act-order module, for which whole rows are read and put back into order.
-Status ReadReorderedColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
-                            std::span<float> values) {
-  const uint64_t n = linear.n();
-  const uint64_t k = linear.k();
-  DequantizeBuffers buffers;
-  std::vector<float> rows;
-  for (uint64_t n0 = 0; n0 < n; n0 += kWholeRowsAtOnce) {
-    const uint64_t count = std::min(kWholeRowsAtOnce, n - n0);
-    rows.resize(count * k);
-    PREPACK_TRY(DequantizeRows(linear, n0, count, buffers, rows));
-    for (uint64_t row = 0; row < count; ++row) {
-      for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * k + first + i];
+      const float* const from = &rows[row * cols + skipped];
+      for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = from[i];
     }
   }
   return {};
@@ -240,8 +223,6 @@ Result<NeuronVectors> WiredBlocks::ReadVectors(const Block& block, const Part& p
     if (!part.by_columns) {
       DequantizeBuffers buffers;
       PREPACK_TRY(DequantizeRows(linear, first, block.neurons, buffers, stretch));
-    } else if (linear.reordered()) {
-      PREPACK_TRY(ReadReorderedColumns(linear, first, block.neurons, stretch));
     } else {
       PREPACK_TRY(ReadColumns(linear, first, block.neurons, stretch));
     }
@@ -283,7 +264,6 @@ uint64_t WiredBlocks::MemoryOfThread() const {
     for (const Part& part : block->parts) {
       const QuantizedLinear& linear = *model_.modules[part.module];
       bytes += MemoryOfRows(linear, part.by_columns ? kRowsAtOnce : block->neurons);
-      if (linear.reordered()) bytes += (kWholeRowsAtOnce + 2) * linear.k() * sizeof(float);
     }
     most = std::max(most, bytes);
   }

@@ -86,9 +86,8 @@ Result<std::vector<uint32_t>> GroupsOfInputs(const QuantizedLinear& linear) {
   return groups;
 }
 
-// Input channels in a row that have one group on either side.
+// The groups of an input channel on either side, or of some in a row.
 struct GroupRun {
-  uint64_t inputs = 0;
   uint32_t a = 0;
   uint32_t b = 0;
 };
@@ -99,7 +98,6 @@ std::vector<GroupRun> RunsOf(const std::vector<uint32_t>& a, const std::vector<u
     if (runs.empty() || runs.back().a != a[k] || runs.back().b != b[k]) {
       runs.push_back({.a = a[k], .b = b[k]});
     }
-    ++runs.back().inputs;
   }
   return runs;
 }
@@ -112,8 +110,8 @@ ModuleComparison::ModuleComparison(Weights a, Weights b)
 uint64_t ModuleComparison::MemoryOf(uint64_t rows) const {
   uint64_t bytes = a_.k() * sizeof(GroupRun);
   for (const Weights* side : {&a_, &b_}) {
-    // A row of the floats in the order of the codes, and the group of each input channel.
-    bytes += (rows + 1) * side->k() * sizeof(float) + side->k() * sizeof(uint32_t);
+    // The group of each input channel, for weights and for scales.
+    bytes += rows * side->k() * sizeof(float) + 2 * side->k() * sizeof(uint32_t);
     if (side->linear() == nullptr) continue;
     bytes += MemoryOfRows(*side->linear(), rows) + rows * side->linear()->groups() * sizeof(float);
   }
@@ -125,10 +123,12 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
   const uint64_t k = a_.k();
   buffers.a.resize(rows * k);
   buffers.b.resize(rows * k);
-  PREPACK_TRY(a_.Read(n0, rows, buffers.reading, buffers.a));
-  PREPACK_TRY(b_.Read(n0, rows, buffers.reading, buffers.b));
+  PREPACK_TRY(a_.Read(n0, rows, buffers.reading_a, buffers.a));
+  PREPACK_TRY(b_.Read(n0, rows, buffers.reading_b, buffers.b));
   differences.Add(buffers.a, buffers.b, n0 * k, k, tolerance_);
   if (a_.linear() == nullptr || b_.linear() == nullptr) return {};
+  // Of modules with other values, or with other scales already, nothing depends on them.
+  if (differences.unequal != 0 || differences.other_scales) return {};
   return CompareScales(n0, rows, buffers, differences);
 }
 
@@ -148,7 +148,7 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
     const float* a = buffers.scales_a.data() + row * groups_a;
     const float* b = buffers.scales_b.data() + row * groups_b;
     for (const GroupRun& run : runs) {
-      if (!SameBits(a[run.a], b[run.b])) differences.scales += run.inputs;
+      differences.other_scales |= !SameBits(a[run.a], b[run.b]);
     }
   }
   return {};

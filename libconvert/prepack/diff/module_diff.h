@@ -48,7 +48,8 @@ class Weights {
 bool IsFloatMatrix(const StoredTensor& tensor);
 
 struct DiffBuffers {
-  DequantizeBuffers reading;
+  DequantizeBuffers reading_a;
+  DequantizeBuffers reading_b;
   std::vector<float> a;
   std::vector<float> b;
   std::vector<float> scales_a;

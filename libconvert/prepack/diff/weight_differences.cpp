@@ -166,7 +166,7 @@ void WeightDifferences::Merge(const WeightDifferences& other) {
   elements += other.elements;
   unequal += other.unequal;
   beyond += other.beyond;
-  scales += other.scales;
+  other_scales |= other.other_scales;
   max_absolute = std::max(max_absolute, other.max_absolute);
   max_relative = std::max(max_relative, other.max_relative);
   signal += other.signal;
@@ -176,7 +176,7 @@ void WeightDifferences::Merge(const WeightDifferences& other) {
 
 DiffVerdict WeightDifferences::Verdict() const {
   if (beyond != 0) return DiffVerdict::kDifferent;
-  return unequal == 0 && scales == 0 ? DiffVerdict::kIdentical : DiffVerdict::kEqual;
+  return unequal == 0 && !other_scales ? DiffVerdict::kIdentical : DiffVerdict::kEqual;
 }
 
 std::optional<double> WeightDifferences::SqnrDb() const {

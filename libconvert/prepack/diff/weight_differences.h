@@ -72,7 +72,8 @@ struct WeightDifferences {
   uint64_t elements = 0;
   uint64_t unequal = 0;  // weights whose values differ at all
   uint64_t beyond = 0;   // by more than the rounding allows
-  uint64_t scales = 0;   // weights whose scales differ although their values may not
+  // Do scales differ although values do not? Only looked for until any value differs.
+  bool other_scales = false;
   double max_absolute = 0;
   double max_relative = 0;          // of max(|a|, |b|)
   double signal = 0;                // Σ a²

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
@@ -80,11 +81,21 @@ void DequantizeRun(CodeType code, const std::array<float, 256>& values, const st
     }
     return;
   }
-  for (uint64_t j = run.first; j < run.end; ++j) {
-    const auto byte = std::to_integer<unsigned>(row[j / 2]);
-    const unsigned nibble = j % 2 == 0 ? byte & 15U : byte >> 4;
-    out[j] = (values[nibble] - run.zero_point) * run.scale;
+  const float* const numbers = values.data();
+  const auto weight = [&](unsigned nibble) {
+    return (numbers[nibble] - run.zero_point) * run.scale;
+  };
+  uint64_t j = run.first;
+  if (j % 2 != 0 && j < run.end) {
+    out[j] = weight(std::to_integer<unsigned>(row[j / 2]) >> 4);
+    ++j;
   }
+  for (; j + 1 < run.end; j += 2) {
+    const auto byte = std::to_integer<unsigned>(row[j / 2]);
+    out[j] = weight(byte & 15U);
+    out[j + 1] = weight(byte >> 4);
+  }
+  if (j < run.end) out[j] = weight(std::to_integer<unsigned>(row[j / 2]) & 15U);
 }
 
 }  // namespace
@@ -99,14 +110,31 @@ const std::array<float, 256>& CodeValues(CodeType code) {
 
 namespace {
 
+Status WrongBuffer(const QuantizedLinear& linear) {
+  return Usage(linear.module(), "the buffer does not fit the panel");
+}
+
+// The numbers that `count` weights are made of.
+Status ReadPanel(const QuantizedLinear& linear, const PanelRange& range, DequantizeBuffers& buffers,
+                 size_t count) {
+  if (count != range.rows * range.cols) return WrongBuffer(linear);
+  buffers.codes.resize(PanelBytes(linear.scheme().code, range));
+  buffers.scales.resize(range.rows * linear.groups());
+  buffers.zero_points.resize(buffers.scales.size());
+  PREPACK_TRY(linear.ReadCodes(range, buffers.codes));
+  PREPACK_TRY(linear.ReadScales(range.n0, range.rows, buffers.scales));
+  return linear.ReadZeroPoints(range.n0, range.rows, buffers.zero_points);
+}
+
 Status ReadFloatPanel(const QuantizedLinear& linear, const PanelRange& range,
                       DequantizeBuffers& buffers, std::span<float> out) {
+  if (out.size() != range.rows * range.cols) return WrongBuffer(linear);
   const uint64_t k = linear.k();
   if (range.cols == k) return linear.ReadWeights(range.n0, range.rows, out);
-  buffers.ordered.resize(k);
+  buffers.row.resize(k);
   for (uint64_t row = 0; row < range.rows; ++row) {
-    PREPACK_TRY(linear.ReadWeights(range.n0 + row, 1, buffers.ordered));
-    std::copy_n(buffers.ordered.begin() + static_cast<std::ptrdiff_t>(range.k0), range.cols,
+    PREPACK_TRY(linear.ReadWeights(range.n0 + row, 1, buffers.row));
+    std::copy_n(buffers.row.begin() + static_cast<std::ptrdiff_t>(range.k0), range.cols,
                 out.begin() + static_cast<std::ptrdiff_t>(row * range.cols));
   }
   return {};
@@ -116,20 +144,11 @@ Status ReadFloatPanel(const QuantizedLinear& linear, const PanelRange& range,
 
 Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
                        DequantizeBuffers& buffers, std::span<float> out) {
+  if (linear.HasFloats()) return ReadFloatPanel(linear, range, buffers, out);
+  PREPACK_TRY(ReadPanel(linear, range, buffers, out.size()));
   const uint64_t groups = linear.groups();
   const uint64_t group_size = linear.scheme().group_size;
   const CodeType code = linear.scheme().code;
-  if (out.size() != range.rows * range.cols) {
-    return Usage(linear.module(), "the buffer does not fit the panel");
-  }
-  if (linear.HasFloats()) return ReadFloatPanel(linear, range, buffers, out);
-  buffers.codes.resize(PanelBytes(code, range));
-  buffers.scales.resize(range.rows * groups);
-  buffers.zero_points.resize(range.rows * groups);
-  PREPACK_TRY(linear.ReadCodes(range, buffers.codes));
-  PREPACK_TRY(linear.ReadScales(range.n0, range.rows, buffers.scales));
-  PREPACK_TRY(linear.ReadZeroPoints(range.n0, range.rows, buffers.zero_points));
-
   const std::array<float, 256>& values = CodeValues(code);
   ForPanelRows(buffers.codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {
     float* weights = out.data() + row * range.cols;
@@ -148,21 +167,81 @@ Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
   return {};
 }
 
+namespace {
+
+struct Group {
+  float zero_point = 0;
+  float scale = 0;
+};
+
+void DequantizeScattered(CodeType code, const std::byte* row, const Group* groups,
+                         std::span<const uint32_t> group_of, float* out) {
+  const float* const values = CodeValues(code).data();
+  const uint32_t* const numbers = group_of.data();
+  const size_t count = group_of.size();
+  const auto scaled = [=](unsigned bits, size_t i) {
+    const Group& group = groups[numbers[i]];
+    return (values[bits] - group.zero_point) * group.scale;
+  };
+  if (!IsNibble(code)) {
+    for (size_t i = 0; i < count; ++i) out[i] = scaled(std::to_integer<unsigned>(row[i]), i);
+    return;
+  }
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    const auto byte = std::to_integer<unsigned>(row[i / 2]);
+    out[i] = scaled(byte & 15U, i);
+    out[i + 1] = scaled(byte >> 4, i + 1);
+  }
+  if (count % 2 != 0) {
+    out[count - 1] = scaled(std::to_integer<unsigned>(row[count / 2]) & 15U, count - 1);
+  }
+}
+
+// Finds the groups of the input channels of a panel, if they are not those of the last one.
+Status FindGroups(const QuantizedLinear& linear, const PanelRange& range,
+                  DequantizeBuffers& buffers) {
+  PREPACK_TRY_ASSIGN(SharedOrder order, linear.KOrder());
+  if (buffers.order == order && buffers.first == range.k0 &&
+      buffers.group_of.size() == range.cols) {
+    return {};
+  }
+  buffers.first = range.k0;
+  buffers.group_of.resize(range.cols);
+  for (uint64_t j = 0; j < order->size(); ++j) {
+    const uint64_t input = (*order)[j];
+    if (input < range.k0 || input - range.k0 >= range.cols) continue;
+    buffers.group_of[input - range.k0] = static_cast<uint32_t>(j / linear.scheme().group_size);
+  }
+  buffers.order = std::move(order);
+  return {};
+}
+
+}  // namespace
+
+// The codes are read as they are stored, and every input channel looks up its group: that is faster
+// than to bring codes into the order of groups, and weights back.
+Status DequantizeInputs(const QuantizedLinear& linear, const PanelRange& range,
+                        DequantizeBuffers& buffers, std::span<float> out) {
+  if (!linear.reordered()) return DequantizePanel(linear, range, buffers, out);
+  PREPACK_TRY(ReadPanel(*linear.InModelOrder(), range, buffers, out.size()));
+  PREPACK_TRY(FindGroups(linear, range, buffers));
+  std::vector<Group> groups(linear.groups());
+  ForPanelRows(buffers.codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const size_t at = row * groups.size() + g;
+      groups[g] = {.zero_point = static_cast<float>(buffers.zero_points[at]),
+                   .scale = buffers.scales[at]};
+    }
+    DequantizeScattered(linear.scheme().code, codes.data(), groups.data(), buffers.group_of,
+                        out.data() + row * range.cols);
+  });
+  return {};
+}
+
 Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                       DequantizeBuffers& buffers, std::span<float> out) {
-  const uint64_t k = linear.k();
-  Status status =
-      DequantizePanel(linear, {.n0 = n0, .rows = rows, .k0 = 0, .cols = k}, buffers, out);
-  if (!status.ok() || !linear.reordered()) return status;
-  PREPACK_TRY_ASSIGN(const SharedOrder read, linear.KOrder());
-  const InputOrder& order = *read;
-  buffers.ordered.resize(k);
-  for (uint64_t row = 0; row < rows; ++row) {
-    const std::span<float> weights = out.subspan(row * k, k);
-    std::ranges::copy(weights, buffers.ordered.begin());
-    for (uint64_t j = 0; j < k; ++j) weights[order[j]] = buffers.ordered[j];
-  }
-  return {};
+  return DequantizeInputs(linear, {.n0 = n0, .rows = rows, .k0 = 0, .cols = linear.k()}, buffers,
+                          out);
 }
 
 namespace {

@@ -22,7 +22,12 @@ struct DequantizeBuffers {
   std::vector<std::byte> codes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
-  std::vector<float> ordered;  // a row, where groups have an order
+  std::vector<float> row;
+  // Where groups have an order: this one, which is kept for the next panel, and of the input
+  // channels [first, …) their groups.
+  SharedOrder order;
+  uint64_t first = 0;
+  std::vector<uint32_t> group_of;
 };
 
 // Fills `out` [rows, cols] with W of a panel, in f32: (code − zero point) · scale, rounded once.
@@ -31,9 +36,12 @@ struct DequantizeBuffers {
 Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
                        DequantizeBuffers& buffers, std::span<float> out);
 
-// Fills `out` [rows, K] with W of channels [n0, n0 + rows). Input channels are in the order of
-// the checkpoint, whatever k_order is. Rows outside the module or a buffer of another size are
-// kUsage.
+// The same with input channels in the order of the checkpoint, whatever k_order is.
+Status DequantizeInputs(const QuantizedLinear& linear, const PanelRange& range,
+                        DequantizeBuffers& buffers, std::span<float> out);
+
+// Fills `out` [rows, K] with W of channels [n0, n0 + rows), likewise in the order of the
+// checkpoint.
 Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                       DequantizeBuffers& buffers, std::span<float> out);
 

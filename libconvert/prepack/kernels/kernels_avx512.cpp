@@ -12,6 +12,7 @@
 #include "prepack/kernels/code_digests_body.h"
 #include "prepack/kernels/code_rows_body.h"
 #include "prepack/kernels/dense_codes_body.h"
+#include "prepack/kernels/figure_sums_body.h"
 #include "prepack/kernels/float_dots_body.h"
 #include "prepack/kernels/group_weights_body.h"
 #include "prepack/kernels/nibble_columns_body.h"

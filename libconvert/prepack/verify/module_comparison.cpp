@@ -199,11 +199,12 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   for (size_t i = 0; i < count; ++i) {
     const float found = buffers.found_scales[i];
     const float expected = buffers.expected_scales[i];
-    const float rounded =
-        two_levels ? PackedScale(layout_, global_, expected) : RoundTo(scale_dtype_, expected);
+    const float rounded = two_levels       ? PackedScale(layout_, global_, expected)
+                          : rounds_scales_ ? RoundTo(scale_dtype_, expected)
+                                           : expected;
     if (rounds_scales_ && rounded != expected) ++differences.rounded_scales;
     if (std::bit_cast<uint32_t>(found) != std::bit_cast<uint32_t>(rounded)) ++differences.scales;
-    if (expected != 0) {
+    if (found != expected && expected != 0) {
       const double difference = std::abs((static_cast<double>(found) - expected) / expected);
       differences.max_scale_difference = std::max(differences.max_scale_difference, difference);
     }

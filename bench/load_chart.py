@@ -16,7 +16,8 @@ README = pathlib.Path(__file__).resolve().parent.parent / "integrations" / "vllm
 FORMS = {"the checkpoint": "checkpoint", "packed": "packed", "packed with `--fuse`": "packed, fused"}
 COLOURS = {"checkpoint": "#9aa0a6", "packed": "#58a6a6", "packed, fused": "#1f7a7a"}
 LEFT, BAR, GAP, HEAD, WIDTH, LONGEST = 118, 18, 4, 46, 760, 230
-PANELS = (("seconds to load", 0, "{:,.1f} s"), ("MiB of anonymous memory", 1, "{:,.0f} MiB"))
+PANELS = (("seconds to load", 0, lambda value: f"{value:,.{2 if value < 1 else 1}f} s"),
+          ("MiB of anonymous memory", 1, "{:,.0f} MiB".format))
 
 
 def figures(text):
@@ -30,9 +31,9 @@ def figures(text):
     return found
 
 
-def bar(x, y, value, largest, form, template):
+def bar(x, y, value, largest, form, write):
     width = max(LONGEST * value / largest, 1)
-    text = html.escape(template.format(value))
+    text = html.escape(write(value))
     return (f'<rect x="{x}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2" fill="{COLOURS[form]}"/>'
             f'<text x="{x + width + 6:.1f}" y="{y + 13}">{text}</text>')
 
@@ -46,9 +47,9 @@ def draw(models):
         parts.append(f'<text x="4" y="{y - 8}" class="head">{html.escape(model)}</text>')
         for form, values in forms.items():
             parts.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end">{form}</text>')
-            for i, (_, column, template) in enumerate(PANELS):
+            for i, (_, column, write) in enumerate(PANELS):
                 largest = max(each[column] for each in forms.values())
-                parts.append(bar(LEFT + i * half, y, values[column], largest, form, template))
+                parts.append(bar(LEFT + i * half, y, values[column], largest, form, write))
             y += BAR + GAP
         y += 34
     style = ("text{font:12px system-ui,sans-serif;fill:#1f2328}.head{font-weight:600}"

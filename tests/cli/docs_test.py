@@ -375,7 +375,7 @@ class Documents(harness.ToolTest):
         chart = subprocess.run([ROOT / "bench" / "load_chart.py"], capture_output=True, text=True, check=True)
         self.assertEqual((ROOT / "docs" / "load_time.svg").read_text(), chart.stdout)
         lead = (ROOT / "README.md").read_text().split("![")[0]
-        for figure in ("1.3 s", "46.3 s", "635 MiB", "6,700 MiB"):
+        for figure in ("0.16 s", "58.2 s", "42 MiB", "6,714 MiB"):
             self.assertIn(figure, lead)
             self.assertIn(f">{figure}<", chart.stdout)
 

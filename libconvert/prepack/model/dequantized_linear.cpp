@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "prepack/base/float_convert.h"
@@ -169,18 +170,13 @@ Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
 
 namespace {
 
-struct Group {
-  float zero_point = 0;
-  float scale = 0;
-};
-
-void DequantizeScattered(CodeType code, const std::byte* row, const Group* groups,
+void DequantizeScattered(CodeType code, const std::byte* row, const DequantizeGroup* groups,
                          std::span<const uint32_t> group_of, float* out) {
   const float* const values = CodeValues(code).data();
   const uint32_t* const numbers = group_of.data();
   const size_t count = group_of.size();
   const auto scaled = [=](unsigned bits, size_t i) {
-    const Group& group = groups[numbers[i]];
+    const DequantizeGroup& group = groups[numbers[i]];
     return (values[bits] - group.zero_point) * group.scale;
   };
   if (!IsNibble(code)) {
@@ -216,16 +212,14 @@ Status FindGroups(const QuantizedLinear& linear, const PanelRange& range,
   return {};
 }
 
-}  // namespace
-
-// The codes are read as they are stored, and every input channel looks up its group: that is faster
-// than to bring codes into the order of groups, and weights back.
-Status DequantizeInputs(const QuantizedLinear& linear, const PanelRange& range,
-                        DequantizeBuffers& buffers, std::span<float> out) {
-  if (!linear.reordered()) return DequantizePanel(linear, range, buffers, out);
-  PREPACK_TRY(ReadPanel(*linear.InModelOrder(), range, buffers, out.size()));
+// `in_order`: the module in the model's order.
+Status DequantizeInOrder(const QuantizedLinear& linear, const QuantizedLinear& in_order,
+                         const PanelRange& range, DequantizeBuffers& buffers,
+                         std::span<float> out) {
+  PREPACK_TRY(ReadPanel(in_order, range, buffers, out.size()));
   PREPACK_TRY(FindGroups(linear, range, buffers));
-  std::vector<Group> groups(linear.groups());
+  std::vector<DequantizeGroup>& groups = buffers.groups;
+  groups.resize(linear.groups());
   ForPanelRows(buffers.codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {
     for (size_t g = 0; g < groups.size(); ++g) {
       const size_t at = row * groups.size() + g;
@@ -238,6 +232,16 @@ Status DequantizeInputs(const QuantizedLinear& linear, const PanelRange& range,
   return {};
 }
 
+}  // namespace
+
+// The codes are read as they are stored, and every input channel looks up its group: that is faster
+// than to bring codes into the order of groups, and weights back.
+Status DequantizeInputs(const QuantizedLinear& linear, const PanelRange& range,
+                        DequantizeBuffers& buffers, std::span<float> out) {
+  if (!linear.reordered()) return DequantizePanel(linear, range, buffers, out);
+  return DequantizeInOrder(linear, *linear.InModelOrder(), range, buffers, out);
+}
+
 Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                       DequantizeBuffers& buffers, std::span<float> out) {
   return DequantizeInputs(linear, {.n0 = n0, .rows = rows, .k0 = 0, .cols = linear.k()}, buffers,
@@ -248,7 +252,8 @@ namespace {
 
 class DequantizedLinear final : public QuantizedLinear {
  public:
-  explicit DequantizedLinear(const QuantizedLinear& source) : source_(source) {
+  explicit DequantizedLinear(const QuantizedLinear& source)
+      : source_(source), in_order_(source.reordered() ? source.InModelOrder() : nullptr) {
     module_.Borrow(source.module());
     scheme_ = DequantizedScheme(source.n(), source.k());
     n_ = source.n();
@@ -276,6 +281,7 @@ class DequantizedLinear final : public QuantizedLinear {
   }
 
   const QuantizedLinear& source_;
+  std::unique_ptr<QuantizedLinear> in_order_;  // null: as the source has it
 };
 
 Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
@@ -288,7 +294,9 @@ Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte
   };
   auto& [buffers, weights] = KeptByThread<Kept, Kept>();
   weights.resize(range.rows * k_);
-  PREPACK_TRY(DequantizeRows(source_, range.n0, range.rows, buffers, weights));
+  const PanelRange rows{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
+  PREPACK_TRY(in_order_ ? DequantizeInOrder(source_, *in_order_, rows, buffers, weights)
+                        : DequantizePanel(source_, rows, buffers, weights));
   std::byte* to = out.data();
   for (uint64_t row = 0; row < range.rows; ++row) {
     for (uint64_t col = 0; col < range.cols; ++col) {

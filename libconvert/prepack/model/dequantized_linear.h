@@ -18,6 +18,11 @@ namespace prepack {
 const std::array<float, 256>& CodeValues(CodeType code);
 
 // What reading rows needs; reused from call to call.
+struct DequantizeGroup {
+  float zero_point = 0;
+  float scale = 0;
+};
+
 struct DequantizeBuffers {
   std::vector<std::byte> codes;
   std::vector<float> scales;
@@ -28,6 +33,7 @@ struct DequantizeBuffers {
   SharedOrder order;
   uint64_t first = 0;
   std::vector<uint32_t> group_of;
+  std::vector<DequantizeGroup> groups;  // of a row
 };
 
 // Fills `out` [rows, cols] with W of a panel, in f32: (code − zero point) · scale, rounded once.

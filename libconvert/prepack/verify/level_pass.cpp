@@ -1,7 +1,6 @@
 #include "prepack/verify/level_pass.h"
 
 #include <algorithm>
-#include <ranges>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -219,8 +218,11 @@ std::vector<LevelPass::Unit> LevelPass::UnitsLeft() const {
     if (tensors_done_[i] == 0) units.push_back({tensors[i].file, tensors[i].offset, false, i});
   }
   std::ranges::sort(units, {}, place);
-  size_t modules = 0;
-  for (Unit& unit : std::views::reverse(units)) unit.modules = modules += unit.is_module ? 1 : 0;
+  auto modules = static_cast<size_t>(std::ranges::count(units, true, &Unit::is_module));
+  for (Unit& unit : units) {
+    unit.modules = modules;
+    if (unit.is_module) --modules;
+  }
   return units;
 }
 

@@ -215,35 +215,50 @@ TestCheckpoint MlpExample(int layers, int alien) {
   return checkpoint;
 }
 
-// Four heads of queries share two of values, of which only the second goes with the output.
-TEST_CASE("every head of values is looked at") {
-  constexpr uint64_t kHead = 64;
+struct Heads {
+  uint64_t size = 0;
+  uint64_t of_queries = 0;
+  uint64_t of_values = 0;
+};
+
+// Of the heads of values, only every second one goes with the output.
+void CheckHeads(const Heads& heads) {
+  CAPTURE(heads.size);
   SplitMix64 random(7);
   const auto channel = [&] { return 0.03 * random.Gaussian(); };
-  Matrix v(2 * kHead * kHidden);
-  Matrix o(kHidden * 4 * kHead);
+  const uint64_t inputs = heads.of_queries * heads.size;
+  Matrix v(heads.of_values * heads.size * kHidden);
+  Matrix o(kHidden * inputs);
   std::ranges::generate(v, channel);
   std::ranges::generate(o, channel);
-  for (uint64_t i = 0; i < kHead; ++i) {
-    for (uint64_t k = 0; k < kHidden; ++k) {
-      o[k * 4 * kHead + 2 * kHead + i] += 2 * v[(kHead + i) * kHidden + k];
+  for (uint64_t head = 1; head < heads.of_values; head += 2) {
+    const uint64_t reader = head * (heads.of_queries / heads.of_values);
+    for (uint64_t i = 0; i < heads.size; ++i) {
+      for (uint64_t k = 0; k < kHidden; ++k) {
+        o[k * inputs + reader * heads.size + i] += 2 * v[(head * heads.size + i) * kHidden + k];
+      }
     }
   }
   const auto example = [&](const Matrix& values) {
     TestCheckpoint checkpoint = WideExample(0);
     checkpoint.config["num_hidden_layers"] = 1;
     checkpoint.config["hidden_size"] = kHidden;
-    checkpoint.config["head_dim"] = kHead;
-    checkpoint.config["num_attention_heads"] = 4;
-    checkpoint.config["num_key_value_heads"] = 2;
+    checkpoint.config["head_dim"] = heads.size;
+    checkpoint.config["num_attention_heads"] = heads.of_queries;
+    checkpoint.config["num_key_value_heads"] = heads.of_values;
     AddQuantized(checkpoint, "model.layers.0.self_attn.v_proj", kHidden, values);
-    AddQuantized(checkpoint, "model.layers.0.self_attn.o_proj", 4 * kHead, o);
+    AddQuantized(checkpoint, "model.layers.0.self_attn.o_proj", inputs, o);
     return Lines(RunCheck(checkpoint));
   };
   CHECK(example(v).find("module-alien") == std::string::npos);
   CHECK(example(ReversedByEights(v))
             .find("module-alien: model.layers.0.self_attn.v_proj: its neurons do not match") !=
         std::string::npos);
+}
+
+TEST_CASE("every head of values is looked at") {
+  CheckHeads({.size = 64, .of_queries = 4, .of_values = 2});
+  CheckHeads({.size = 65, .of_queries = 32, .of_values = 32});  // begins at odd input channels
 }
 
 void ExchangeGateAndUp(TestCheckpoint& checkpoint, const std::string& parent) {

@@ -2,6 +2,7 @@
 
 #include "prepack/verify/input_cache.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -84,6 +85,15 @@ TEST_CASE("the activations that were used last are kept, as far as there is room
   CHECK(down_proj.expired());
   CHECK_FALSE(inputs.cache().Keeps(inputs.Module("mlp.down_proj"), nullptr));
   CHECK(inputs.cache().Keeps(inputs.Module("self_attn.q_proj"), nullptr));
+}
+
+TEST_CASE("modules with an order of their own share what is drawn") {
+  CachedInputs inputs("gptqmodel-w4-actorder-g128", {.target = "vllm-cpu"});
+  const auto q_proj = inputs.Of("self_attn.q_proj");
+  const auto o_proj = inputs.Of("self_attn.o_proj");
+  CHECK(q_proj != o_proj);
+  CHECK(q_proj->exact().data() == o_proj->exact().data());
+  CHECK_FALSE(std::ranges::equal(q_proj->order(), o_proj->order()));
 }
 
 TEST_CASE("slabs, and the range of a static scale, have activations of their own") {

@@ -216,20 +216,20 @@ inline Trial split_group_sums(const TrialShape& shape) {
           }};
 }
 
-// Codes and their squares, of which some groups have none; scales, some of them zero; zero points.
+// Zero points; codes and their squares, of which some groups have none; scales, some of them zero.
+// Scales end where memory does, so that they are aligned.
 inline Trial weigh_groups(const TrialShape& shape) {
   const size_t count = shape.cols;
-  constexpr size_t kEach = 2 * sizeof(double) + sizeof(float) + 1;
-  return {.in_bytes = count * kEach,
+  const size_t sums_bytes = 2 * count * sizeof(double);
+  return {.in_bytes = count + sums_bytes + count * sizeof(float),
           .out_bytes = sizeof(uint64_t) + 5 * count * sizeof(double),
           .run =
               [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {
                 const auto list = [&](size_t i) { return As<double>(out) + 1 + i * count; };
-                std::memcpy(list(0), in, 2 * count * sizeof(double));
-                const GroupNumbers numbers{
-                    .scales = As<float>(in + 2 * count * sizeof(double)),
-                    .zero_points = in + count * (2 * sizeof(double) + sizeof(float)),
-                    .codes = static_cast<double>(16 + shape.option % 4)};
+                std::memcpy(list(0), in + count, sums_bytes);
+                const GroupNumbers numbers{.scales = As<float>(in + count + sums_bytes),
+                                           .zero_points = in,
+                                           .codes = static_cast<double>(16 + shape.option % 4)};
                 *As<uint64_t>(out) = kernels.weigh_groups(numbers, count,
                                                           {.sums = list(0),
                                                            .squares = list(1),
@@ -239,14 +239,13 @@ inline Trial weigh_groups(const TrialShape& shape) {
               },
           .prepare =
               [=](uint8_t* in) {
-                for (size_t i = 0; i < 2 * count; ++i) {
-                  const double number =
-                      in[i * sizeof(double)] % 4 * 3000 + in[i * sizeof(double) + 1];
-                  std::memcpy(in + i * sizeof(double), &number, sizeof number);
+                uint8_t* sums = in + count;
+                for (size_t i = 0; i < 2 * count; ++i, sums += sizeof(double)) {
+                  const double number = sums[0] % 4 * 3000 + sums[1];
+                  std::memcpy(sums, &number, sizeof number);
                 }
-                uint8_t* scales = in + 2 * count * sizeof(double);
-                MakeFloats(scales, count);
-                for (size_t i = 0; i < count; i += 5) std::memset(scales + 4 * i, 0, 4);
+                MakeFloats(sums, count);
+                for (size_t i = 0; i < count; i += 5) std::memset(sums + 4 * i, 0, 4);
               }};
 }
 

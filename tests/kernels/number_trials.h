@@ -475,10 +475,10 @@ inline Trial digest_quads(const TrialShape& shape) {
           }};
 }
 
-// The weights, the factors, and then the codes.
+// The weights, the factors, and then the codes, which leave those aligned.
 inline Trial digest_bytes(const TrialShape& shape) {
   const size_t count = shape.cols;
-  const size_t codes = sizeof(ByteWeights) + count * sizeof(int16_t);
+  const size_t codes = sizeof(ByteWeights) + count * sizeof(int16_t) + count % 2;
   return {.in_bytes = codes + count,
           .out_bytes = sizeof(uint32_t),
           .run = [=](const KernelTable& kernels, const uint8_t* in, uint8_t* out) {

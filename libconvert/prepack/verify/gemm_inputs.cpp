@@ -204,8 +204,9 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   const bool scattered = slab_ && packed.request().reordered;
   const uint64_t first = slab_ && !scattered ? slab_->k0 : 0;
   std::vector<float> line(scattered ? k : k_);
-  recorded_.reserve(drawn_->rows.size() + rows * k_);
-  recorded_ = drawn_->rows;
+  // In place of what was drawn, which would be kept twice.
+  auto dense = std::make_shared<DrawnRows>(*drawn_);
+  dense->rows.reserve(dense->rows.size() + rows * k_);
   for (uint64_t row = 0; row < rows; ++row) {
     PREPACK_TRY(ReadFloats(recorded, *tensor, row * k + first, line));
     for (uint64_t i = 0; i < k_; ++i) {
@@ -213,9 +214,10 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
       if (!std::isfinite(value)) {
         return Usage(recorded.Where(*tensor), "a recorded activation is not a finite number");
       }
-      recorded_.push_back(static_cast<double>(value));
+      dense->rows.push_back(static_cast<double>(value));
     }
   }
+  drawn_ = std::move(dense);
   batches_.push_back({"recorded", dense_rows_, rows});
   dense_rows_ += rows;
   return {};

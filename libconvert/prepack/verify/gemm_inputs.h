@@ -99,9 +99,7 @@ class GemmInputs {
   // The same rows before they were rounded, in the order of the model, or that of the slab: first
   // dense ones, [dense_rows, k()], then those that are zero but for these.
   uint64_t dense_rows() const { return dense_rows_; }
-  std::span<const double> exact() const {
-    return recorded_.empty() ? std::span(drawn_->rows) : std::span(recorded_);
-  }
+  std::span<const double> exact() const { return drawn_->rows; }
   const std::vector<std::vector<HotInput>>& hot() const { return hot_; }
   // Column j of `given` is column order()[j] of `exact`, [k()].
   std::span<const uint64_t> order() const { return order_; }
@@ -129,8 +127,7 @@ class GemmInputs {
   uint64_t k_ = 0;
   uint64_t dense_rows_ = 0;
   std::vector<float> given_;
-  std::shared_ptr<const DrawnRows> drawn_;
-  std::vector<double> recorded_;  // those that were drawn and then those that were recorded, if any
+  std::shared_ptr<const DrawnRows> drawn_;  // or a copy, with those that were recorded behind them
   std::vector<std::vector<HotInput>> hot_;
   std::vector<uint64_t> order_;
   std::vector<uint64_t> places_;

@@ -127,7 +127,7 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
   PREPACK_TRY(b_.Read(n0, rows, buffers.reading_b, buffers.b));
   differences.Add(buffers.a, buffers.b, n0 * k, k, tolerance_);
   if (a_.linear() == nullptr || b_.linear() == nullptr) return {};
-  // Of modules with other values, or with other scales already, nothing depends on them.
+  // Where values or scales differ already, the verdict does not depend on further scales.
   if (differences.unequal != 0 || differences.other_scales) return {};
   return CompareScales(n0, rows, buffers, differences);
 }

@@ -29,8 +29,8 @@ class InputCache {
   // Those of a K of 4096 and of 14,336, as layers of Llama have them.
   static constexpr uint64_t kMostKept = uint64_t{28} << 20;
 
-  // Keeps the activations that were used last, up to so many bytes; others are given back when no
-  // module uses them any more.
+  // Keeps the activations that were used last, up to so many bytes, and as many of what was drawn
+  // last; others are given back when no module uses them any more.
   explicit InputCache(uint64_t most_kept = kMostKept) : entries_(most_kept), drawn_(most_kept) {}
 
   // Can the activations of the module be among those that are kept?

@@ -225,7 +225,7 @@ Status AwqGemvFastLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<u
     const float zero_point = ZeroPoint(scales[i], products[i]);
     // Neither holds for NaN.
     const bool in_range = zero_point >= -kZeroPointTolerance && zero_point <= 15.5F;
-    const int nearest = in_range ? static_cast<int>(zero_point + 0.5F) : 0;
+    const int nearest = in_range ? static_cast<int>(2 * zero_point + 1) / 2 : 0;
     const float distance = std::fabs(zero_point - static_cast<float>(nearest));
     if (!in_range || nearest > 15 || !(distance <= kZeroPointTolerance)) {
       return NotInteger(scales[i], products[i], n0 + i / groups(), i % groups());

@@ -22,6 +22,7 @@
 #include "prepack/formats/format.h"
 #include "prepack/gguf/model.h"
 #include "prepack/io/memory_limit.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/measure/baseline.h"
 #include "prepack/model/panel.h"
 #include "prepack/model/panel_shape.h"
@@ -327,13 +328,12 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
 
 uint64_t RowsReadAtOnce(const QuantizedLinear& linear) {
   constexpr uint64_t kMostWeights = uint64_t{1} << 21;
-  constexpr uint64_t kLineChannels = 128;  // of 4 bits
   const uint64_t inputs = std::max<uint64_t>(linear.k(), 1);
   const uint64_t panel = StripePanelRows(inputs);
   const uint64_t wide = linear.reordered() ? kReorderRows : linear.wide_rows();
   const uint64_t most = std::min<uint64_t>(wide, kMostWeights / inputs);
-  // Whole lines of the cache, if they are so many.
-  const uint64_t unit = std::lcm(panel, kLineChannels);
+  // Whole lines of the cache, at 4 bits, if they are so many.
+  const uint64_t unit = std::lcm(panel, uint64_t{2 * kLineBytes});
   return std::max(panel, most >= unit ? most / unit * unit : most / panel * panel);
 }
 

@@ -17,12 +17,13 @@ namespace prepack {
 // the FP4 number in the low half for kF4E2M1.
 const std::array<float, 256>& CodeValues(CodeType code);
 
-// What reading rows needs; reused from call to call.
+// What the codes of a group become weights with.
 struct DequantizeGroup {
   float zero_point = 0;
   float scale = 0;
 };
 
+// What reading rows needs; reused from call to call.
 struct DequantizeBuffers {
   std::vector<std::byte> codes;
   std::vector<float> scales;

@@ -18,6 +18,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/kernels/strip_products.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/panel.h"
@@ -36,8 +37,6 @@ namespace {
 
 // With more channels, outputs would need more memory than weights.
 constexpr uint64_t kMostPanelChannels = 4096;
-// Where output channels lie side by side, 4-bit codes of so many fill a line of the cache.
-constexpr uint64_t kLineChannels = 128;
 // A slab with the fewest channels has twice the weights of a panel.
 constexpr uint64_t kSlabInputs = 2 * kPanelWeights / kModelUnit;
 
@@ -60,7 +59,8 @@ uint64_t CommonMultiple(const PackedModule& packed, uint64_t unit) {
 ProductCut CutInto(const PackedModule& packed, uint64_t inputs) {
   const uint64_t unit = CommonMultiple(packed, kModelUnit);
   const uint64_t most = std::min(kPanelWeights / inputs, kMostPanelChannels);
-  const uint64_t line = std::lcm(unit, kLineChannels);
+  // Where output channels lie side by side, their 4-bit codes fill whole lines of the cache.
+  const uint64_t line = std::lcm(unit, uint64_t{2 * kLineBytes});
   return {.k = packed.request().k,
           .slab_inputs = inputs,
           .channels = std::max<uint64_t>(1, most / unit) * unit,

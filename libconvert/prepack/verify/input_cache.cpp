@@ -9,10 +9,15 @@
 namespace prepack {
 namespace {
 
+// Are the module's dense rows drawn as those of every module of its K?
+bool AreDrawnAlike(const PackedModule& packed, const std::optional<InputSlab>& slab) {
+  return !slab && packed.request().scheme.activations.dynamic;
+}
+
 // Are the module's activations those of every such module?
 bool AreShared(const PackedModule& packed, const Checkpoint* recorded,
                const std::optional<InputSlab>& slab) {
-  return recorded == nullptr && !slab && packed.request().scheme.activations.dynamic &&
+  return recorded == nullptr && AreDrawnAlike(packed, slab) &&
          FindPart(packed.parts(), PartRole::kInputOrder) == nullptr;
 }
 
@@ -37,10 +42,9 @@ Result<std::shared_ptr<const GemmInputs>> InputCache::Inputs(const PackedModule&
                                                              const std::optional<InputSlab>& slab) {
   const DType dtype = InputDType(packed);
   if (!AreShared(packed, recorded, slab)) {
-    const bool is_drawn_alike = !slab && packed.request().scheme.activations.dynamic;
+    auto drawn = AreDrawnAlike(packed, slab) ? Drawn(packed.request().k) : nullptr;
     PREPACK_TRY_ASSIGN(GemmInputs own,
-                       GemmInputs::Make(packed, source, dtype, recorded, slab,
-                                        is_drawn_alike ? Drawn(packed.request().k) : nullptr));
+                       GemmInputs::Make(packed, source, dtype, recorded, slab, std::move(drawn)));
     return std::make_shared<const GemmInputs>(std::move(own));
   }
   const Key key{.layout = packed.layout().id,

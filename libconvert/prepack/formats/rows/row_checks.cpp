@@ -15,6 +15,7 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/kernels/codes.h"
+#include "prepack/model/dequantized_linear.h"
 
 namespace prepack {
 
@@ -149,25 +150,21 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
 
 namespace {
 
-using ByteFloats = std::array<float, 256>;
-
-constexpr ByteFloats FloatsOf(float (*widen)(uint8_t)) {
-  ByteFloats floats{};
+constexpr auto kExponents = [] {
+  std::array<float, 256> floats{};
   for (size_t bits = 0; bits < floats.size(); ++bits) {
-    floats[bits] = widen(static_cast<uint8_t>(bits));
+    floats[bits] = F8E8M0ToF32(static_cast<uint8_t>(bits));
   }
   return floats;
-}
-
-constexpr ByteFloats kFloat8 = FloatsOf(F8E4M3ToF32);
-constexpr ByteFloats kExponents = FloatsOf(F8E8M0ToF32);
+}();
 
 }  // namespace
 
 Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor, ScaleForm form,
                         uint64_t first, std::span<float> out) {
   if (form == ScaleForm::kExponent || form == ScaleForm::kFloat8) {
-    const ByteFloats& floats = form == ScaleForm::kExponent ? kExponents : kFloat8;
+    const std::array<float, 256>& floats =
+        form == ScaleForm::kExponent ? kExponents : CodeValues(CodeType::kF8E4M3);
     Scratch<uint8_t> stored(out.size());
     const std::span<uint8_t> bytes(stored.data(), out.size());
     PREPACK_TRY(checkpoint.Read(tensor, first, std::as_writable_bytes(bytes)));
